@@ -1,0 +1,45 @@
+# The few verbs of the house. Each works on a fresh machine with Python 3.11 or newer and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test check bench lock clean
+help: ## What can be done here
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+# Both environments are stamped by the lock they were made from, so a changed lock makes them anew.
+$(VENV)/.run: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make $(MAKECMDGOALS) PYTHON=python3.11"; rm -rf $(VENV); exit 3; }
+	@echo "Installing from requirements.lock (hashes checked) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+	@echo "Installing the tools for tests from requirements-dev.lock (hashes checked) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: $(VENV)/.run ## Handle a scenario of real fault codes and show what became of each
+	@$(BIN)/fault-agent demo --out demo-out --replace
+
+test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite
+	@$(BIN)/python -m pytest --cov=agent --cov-branch --cov-report=term $(PYTEST_ARGS)
+
+check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated files
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python policies/generate.py --check
+
+bench: $(VENV)/.dev ## Measure beside the limit, print ratios
+	@$(BIN)/python tests/bench/run.py
+
+lock: ## Make both lock files anew from pyproject.toml (needs pip-tools)
+	pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --build-deps-for=editable --build-deps-for=wheel -o requirements.lock pyproject.toml
+	pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --extra dev --build-deps-for=editable --build-deps-for=wheel -o requirements-dev.lock pyproject.toml
+
+clean: ## Remove what the other verbs made
+	rm -rf $(VENV) demo-out .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache

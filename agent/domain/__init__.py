@@ -1,0 +1,1 @@
+"""Pure floor: what faults, devices, jobs and documents mean. No clock, no I/O, no loop; `now` is an argument."""

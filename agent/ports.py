@@ -1,0 +1,160 @@
+"""What the agent asks of the world, in few methods whose promises are in the words.
+
+Ports carry bytes and ConfigMap data; `app` encodes and decodes. Each filler (memory, folder, Kafka, Kubernetes)
+passes the same contract cases in tests/contracts. Fillers raise only errors of `agent.errors`:
+Conflict, Unavailable, Refused, Fenced, CannotRun, BadDocument.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from agent.domain.events import Position, Record
+from agent.domain.vocab import Millis, NodeName
+
+Now = Callable[[], Millis]
+"""The wall clock, Unix ms. Only the shell calls it; the domain gets its value as an argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A line of a record file that is no event: the clock moves, an object changes, a link is probed."""
+
+    position: Position
+    kind: Literal["tick", "apply", "delete", "probe"]
+    time: Millis | None
+    """The line's own time; None when it gives none (then the clock stays where it is)."""
+    body: Mapping[str, Any]
+    """apply: the object; delete: kind, namespace, name; probe: node, links; tick: empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Items in stream order."""
+
+    items: tuple[Record | Control, ...]
+    resume: bytes
+    """Opaque; given to `open` it goes on right after these items."""
+    at_end: bool
+    """Nothing more was there at the time of reading. Never true while a complete item is left unread."""
+    notices: tuple[str, ...] = ()
+    """What the reader noticed on the way: rotation, truncation, a half line left waiting."""
+
+
+class FaultSource(Protocol):
+    """The stream of records: order kept, at least once, nothing skipped in silence."""
+
+    async def open(self, resume: bytes | None) -> None:
+        """Begin after `resume`, or at the earliest record. A token whose place is gone starts at the
+        earliest record of a new generation and says so in the next batch's notices.
+
+        Raises CannotRun when there is no such source.
+        """
+        ...
+
+    async def read(self, limit: int) -> Batch:
+        """At most `limit` items that are there now; does not wait. A half-written last item is not given."""
+        ...
+
+    async def wait(self, seconds: float) -> None:
+        """Return when more may be there, at the latest after `seconds`."""
+        ...
+
+    async def close(self) -> None:
+        """Bounded; idempotent."""
+        ...
+
+
+class ReportLog(Protocol):
+    """The newest NodeReport of each node, as bytes. Keyed and compacted."""
+
+    async def publish(self, reports: Mapping[NodeName, bytes]) -> None:
+        """Durable when it returns, each report whole or not at all. Raises Unavailable."""
+        ...
+
+    async def latest(self) -> Mapping[NodeName, bytes]:
+        """Newest report of every node. Raises Unavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """One ConfigMap. `resource_version` empty: not stored yet."""
+
+    namespace: str
+    name: str
+    data: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    resource_version: str = ""
+    uid: str = ""
+    managers: tuple[str, ...] = ()
+    """Names in metadata.managedFields; who has written here."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else of the object (ownerReferences under `ownerReferences`, immutable, binaryData, …), kept as read."""
+
+
+class DocumentStore(Protocol):
+    """ConfigMaps with compare-and-swap."""
+
+    async def get(self, namespace: str, name: str) -> ConfigMap | None:
+        """The live object, or None. Raises Unavailable, Refused, BadDocument (it is there but unreadable)."""
+        ...
+
+    async def put(self, document: ConfigMap) -> ConfigMap:
+        """Create (resource_version empty) or replace, atomically; returns what is stored now.
+
+        The same content again changes nothing, the version included. Keeps uid and managers; records this
+        writer among the managers. Raises Conflict (exists already, or another version, or gone), Unavailable,
+        Refused (for instance more than 1,048,576 bytes of data).
+        """
+        ...
+
+    async def delete(self, namespace: str, name: str, resource_version: str) -> None:
+        """Remove that version. Absent already: nothing. Raises Conflict, Unavailable, Refused."""
+        ...
+
+    async def list(self) -> Sequence[ConfigMap]:
+        """All readable ConfigMaps, sorted by namespace and name."""
+        ...
+
+    def watch(self) -> AsyncIterator[tuple[Literal["set", "gone"], ConfigMap]]:
+        """First every existing object as `set`, then each change once, in order per object."""
+        ...
+
+
+class JobView(Protocol):
+    """The Kubernetes objects that say which job runs where, as plain mappings."""
+
+    async def snapshot(self) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
+        """Every object of PodGroup, Pod, Node and the like (ConfigMaps too), and a finding per unreadable
+        file or document. Raises CannotRun when the place does not exist."""
+        ...
+
+    async def changed(self) -> bool:
+        """True once after something changed since the last snapshot."""
+        ...
+
+
+class Journal(Protocol):
+    """Append-only lines: dead letters, audit."""
+
+    async def append(self, lines: Sequence[bytes]) -> None:
+        """Durable when it returns. Lines hold no newline. A torn last line of an earlier crash is closed first."""
+        ...
+
+    async def read(self) -> Sequence[bytes]:
+        """All whole lines, oldest first."""
+        ...
+
+
+class Cabinet(Protocol):
+    """Small named states of one process, replaced whole (where the stream was left, the epoch)."""
+
+    async def load(self, name: str) -> bytes | None:
+        """What was stored last, or None. Raises Unavailable."""
+        ...
+
+    async def store(self, name: str, data: bytes) -> None:
+        """Durable and whole when it returns: fsync, rename, fsync of the folder."""
+        ...
