@@ -6,6 +6,7 @@ Conflict, Unavailable, Refused, Fenced, CannotRun, BadDocument.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -157,4 +158,29 @@ class Cabinet(Protocol):
 
     async def store(self, name: str, data: bytes) -> None:
         """Durable and whole when it returns: fsync, rename, fsync of the folder."""
+        ...
+
+
+class Span(Protocol):
+    """One step of a fault's way, while it is taken."""
+
+    traceparent: str
+    """W3C traceparent of this span, to hand to the next step; empty when tracing is off."""
+
+    def set(self, **attributes: str | int | bool) -> None:
+        """Attributes; ids belong here, never in metric labels."""
+        ...
+
+
+class Tracer(Protocol):
+    """Traces. Off the decision path: never raises, never waits for a collector."""
+
+    enabled: bool
+
+    def span(self, name: str, parent: str = "", **attributes: str | int | bool) -> AbstractContextManager[Span]:
+        """A span around a block; `parent` is a W3C traceparent or empty for a new trace."""
+        ...
+
+    def close(self) -> None:
+        """Hand over what is left; bounded in time."""
         ...

@@ -127,7 +127,9 @@ def load_settings(path: Path | None) -> Settings:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadUsage(f"cannot read the settings file {path}: {error}", hint="give --config an existing YAML file") from error
+        raise BadUsage(
+            f"cannot read the settings file {path}: {error}", hint="give --config an existing YAML file"
+        ) from error
     try:
         raw = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
