@@ -92,7 +92,7 @@ class ConfigMap:
     managers: tuple[str, ...] = ()
     """Names in metadata.managedFields; who has written here."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else of the object (ownerReferences under `ownerReferences`, immutable, binaryData, …), kept as read."""
+    """Everything else of the object (`ownerReferences`, `immutable`, `binaryData`, …), kept as read."""
 
 
 class DocumentStore(Protocol):
@@ -129,7 +129,8 @@ class JobView(Protocol):
 
     async def snapshot(self) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
         """Every object of PodGroup, Pod, Node and the like (ConfigMaps too), and a finding per unreadable
-        file or document. Raises CannotRun when the place does not exist."""
+        file or document. Raises CannotRun when the place does not exist.
+        """
         ...
 
     async def changed(self) -> bool:

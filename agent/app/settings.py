@@ -91,7 +91,8 @@ class Settings(_Model):
 
     cluster: ClusterSettings = ClusterSettings()
     mode: Annotated[Mode | None, Field(strict=False)] = None
-    """disabled | observe | act. Left out: act in the solo role, whose documents are its own --out folder; observe elsewhere."""
+    """disabled | observe | act. Left out: act in the solo role, which writes its own --out folder only;
+    observe elsewhere."""
     documents: DocumentsSettings = DocumentsSettings()
     volcano: Literal["auto", "alive", "absent"] = "auto"
     """Is Volcano's NPU plugin at work here? auto: yes when its hand is seen in vcjob-fault-npu-cm."""

@@ -1,0 +1,103 @@
+"""One slot per document: render onto the live object, compare-and-swap, say what came of it.
+
+The one rule: a document is always rendered from the live object inside the retry, never from a remembered one,
+so entries of others survive and a lost race costs a second look, not a lost write.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from agent.domain.vocab import Mode, Reason
+from agent.errors import AgentError, BadDocument, Verdict
+from agent.ports import ConfigMap, DocumentStore
+
+CONFLICT_TRIES = 8
+"""Lost races in a row before the document waits for its next cause; a fighting writer is met without a fight."""
+HARD_LIMIT = 1_048_576
+"""The API server's own limit over the sum of all data, bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a document should hold now. `data` None: leave it alone, for this reason."""
+
+    reason: Reason
+    data: Mapping[str, str] | None = None
+    """Our keys with their new values; foreign keys of the live object stay."""
+    detail: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Given to a document that we create; a live object keeps its own."""
+    owner: Mapping[str, str] | None = None
+    """ownerReference for a document that we create."""
+
+
+Render = Callable[[ConfigMap | None], Rendered]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of one slot."""
+
+    namespace: str
+    name: str
+    reason: Reason
+    detail: str = ""
+    changed: bool = False
+    live: ConfigMap | None = None
+    """The object as it is stored now."""
+
+
+class Publisher:
+    """Writes through a store; a document that was refused is parked by itself and the others go on."""
+
+    def __init__(self, store: DocumentStore, manager: str) -> None:
+        self._store = store
+        self._manager = manager
+
+    async def publish(self, namespace: str, name: str, render: Render, mode: Mode = Mode.ACT) -> Published:
+        """Bring one document to what `render` wants of the live object.
+
+        Errors that park come back as DOCUMENT_UNREADABLE or DOCUMENT_REFUSED with their text. Raises Unavailable
+        (the caller tries again with the newest state) and Fenced.
+        """
+        if mode is Mode.DISABLED:
+            return Published(namespace, name, Reason.DISABLED)
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception(lambda error: getattr(error, "verdict", None) is Verdict.RETRY),
+                stop=stop_after_attempt(CONFLICT_TRIES),
+                wait=wait_random_exponential(multiplier=0.01, max=0.5),
+            ):
+                with attempt:
+                    return await self._once(namespace, name, render, mode)
+        except RetryError as error:
+            cause = error.last_attempt.exception()
+            raise cause if cause is not None else error from error
+        except BadDocument as error:
+            return Published(namespace, name, Reason.DOCUMENT_UNREADABLE, str(error))
+        except AgentError as error:
+            if error.verdict is not Verdict.PARK:
+                raise
+            return Published(namespace, name, Reason.DOCUMENT_REFUSED, str(error))
+        raise AssertionError("the retry either returns or raises")
+
+    async def _once(self, namespace: str, name: str, render: Render, mode: Mode) -> Published:
+        live = await self._store.get(namespace, name)
+        wanted = render(live)
+        if wanted.data is None:
+            return Published(namespace, name, wanted.reason, wanted.detail, live=live)
+        base = live or ConfigMap(
+            namespace,
+            name,
+            labels=wanted.labels,
+            extra={"ownerReferences": [dict(wanted.owner)]} if wanted.owner else {},
+        )
+        target = replace(base, data={**base.data, **wanted.data})
+        if live is not None and target.data == live.data:
+            return Published(namespace, name, Reason.UNCHANGED, wanted.detail, live=live)
+        if mode is Mode.OBSERVE:
+            return Published(namespace, name, Reason.OBSERVE, wanted.detail or "would change", live=live)
+        stored = await self._store.put(target)
+        return Published(namespace, name, Reason.WRITTEN, wanted.detail, changed=True, live=stored)
