@@ -6,7 +6,7 @@ The one rule: frozen, no behaviour beyond naming; what they mean is decided in t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.domain.vocab import Assertion, DeadReason, Millis, NodeName, OccurrenceId, Plane, Source
+from agent.domain.vocab import Assertion, DeadReason, JobId, Millis, NodeName, OccurrenceId, Plane, Reason, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +207,22 @@ class NodeReport:
     links: Mapping[int, Link] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     """What was left out to stay within the size limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One thing decided, done or not done, with its reason: what the audit journal keeps and `why` shows."""
+
+    at: Millis
+    reason: Reason
+    node: NodeName = NodeName("")
+    fault: str = ""
+    """Reference of the fault, `node/plane/where/code@ms`; empty when no fault is the cause."""
+    job: JobId = JobId("")
+    level: str = ""
+    detail: str = ""
+    document: str = ""
+    """`namespace/name` of the document that this was about or that changed; empty: none."""
+    occurrence: str = ""
+    ranks: tuple[int, ...] = ()
+    trace: str = ""

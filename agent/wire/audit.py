@@ -1,0 +1,93 @@
+"""Audit lines: one decision as one line of JSON, and back.
+
+The one rule: a line says all that a person asking "why" needs, without any other file.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import orjson
+
+from agent.domain.events import Decision
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.errors import BadDocument
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """A decision as it was journalled, with the mode and the policy in force."""
+
+    decision: Decision
+    mode: str
+    policy: str
+    """Short hash of the policy that rated."""
+    meaning: str = ""
+
+
+def rfc3339(at: int) -> str:
+    """Unix ms as RFC 3339 in UTC, with milliseconds; far-off values as `<ms>ms`."""
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{at}ms"
+
+
+def encode_audit(line: AuditLine) -> bytes:
+    """The line, without its newline."""
+    decision = line.decision
+    body = {
+        "schema": SCHEMA,
+        "time": rfc3339(decision.at),
+        "at": decision.at,
+        "reason": str(decision.reason),
+        "node": decision.node,
+        "fault": decision.fault,
+        "level": decision.level,
+        "meaning": line.meaning,
+        "job": decision.job,
+        "ranks": list(decision.ranks),
+        "document": decision.document,
+        "detail": decision.detail,
+        "occurrence": decision.occurrence,
+        "mode": line.mode,
+        "policy": line.policy,
+        "trace": decision.trace,
+    }
+    return orjson.dumps({key: value for key, value in body.items() if value not in ("", [])})
+
+
+def decode_audit(data: bytes, place: str) -> AuditLine:
+    """A line read back. Raises BadDocument with its place."""
+    try:
+        raw = orjson.loads(data)
+        decision = Decision(
+            at=Millis(int(raw["at"])),
+            reason=Reason(raw["reason"]),
+            node=NodeName(str(raw.get("node", ""))),
+            fault=str(raw.get("fault", "")),
+            job=JobId(str(raw.get("job", ""))),
+            level=str(raw.get("level", "")),
+            detail=str(raw.get("detail", "")),
+            document=str(raw.get("document", "")),
+            occurrence=str(raw.get("occurrence", "")),
+            ranks=tuple(int(rank) for rank in raw.get("ranks", [])),
+            trace=str(raw.get("trace", "")),
+        )
+        return AuditLine(decision, str(raw.get("mode", "")), str(raw.get("policy", "")), str(raw.get("meaning", "")))
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadDocument(f"no audit line: {error}", place=place) from error
+
+
+def decode_all(lines: Iterable[bytes], name: str) -> tuple[list[AuditLine], list[str]]:
+    """Every readable line in order, and a finding for each other one."""
+    good: list[AuditLine] = []
+    findings: list[str] = []
+    for number, data in enumerate(lines, start=1):
+        try:
+            good.append(decode_audit(data, f"{name}:{number}"))
+        except BadDocument as error:
+            findings.append(str(error))
+    return good, findings
