@@ -37,7 +37,7 @@ def read_policy_path(path: Path | None) -> dict[str, bytes]:
     """The policy files in force: the shipped ones, each replaced by the file of the same name at `path`.
 
     `path` is a policy folder (as a mounted ConfigMap is one) or a single policy file; None: the shipped files alone.
-    Files of the person's are keyed by their whole path, so that errors and explanations show where they stand.
+    Files of the person's are keyed by their path, so that errors and explanations show where they stand.
     Raises BadPolicy when nothing is there or it cannot be read, CannotRun when the shipped files are missing.
     """
     shipped = read_shipped("policies")
@@ -58,12 +58,17 @@ def _read_own(path: Path) -> dict[str, bytes]:
             raise BadPolicy(
                 "no such policy file or folder", place=str(path), hint="give a folder with chip.yaml, rules.yaml, …"
             )
-        own = {entry.as_posix(): _read_capped(entry) for entry in found}
+        own = {_key(entry): _read_capped(entry) for entry in found}
     except OSError as error:
         raise BadPolicy(f"cannot be read: {error.strerror or error}", place=str(path)) from error
     if not own:
         raise BadPolicy("the folder holds no policy file", place=str(path), hint="such as chip.yaml or rules.yaml")
     return own
+
+
+def _key(path: Path) -> str:
+    """The path as given, with ./ before a bare name so that it cannot be taken for the shipped file of that name."""
+    return path.as_posix() if "/" in path.as_posix() else f"./{path}"
 
 
 def _read_all(place: Traversable) -> dict[str, bytes]:

@@ -1,0 +1,192 @@
+"""`fault-agent explain`: what a fault code means, which line of the policy says so, and what will happen.
+
+The one rule: it asks the policy and the effect tables that the agent itself runs on; it knows no code of its own.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from agent.app.cli.policy import duration_words, policy_at, policy_option, told
+from agent.domain.effects import Effect, describe
+from agent.domain.events import Rating
+from agent.domain.policy import CODE_SHAPES, CodeRule, Policy, well_formed
+from agent.domain.vocab import LEVELS, SECOND, Plane, Source
+
+LOOK_UP_ORDER: Final = (Source.DCMI, Source.LINGQU, Source.IPMI, Source.DPU, Source.PUBLIC)
+"""Tables asked without --source; the first that knows the code answers, the first that could hold it otherwise."""
+
+_FILE_OF: Final = {
+    Plane.CHIP: "chip.yaml",
+    Plane.NETWORK: "chip.yaml",
+    Plane.SWITCH: "switch.yaml",
+    Plane.NODE: "node.yaml",
+    Plane.DPU: "dpu.yaml",
+    Plane.PUBLIC: "public.yaml",
+}
+_REFUSED: Final = Effect(
+    device="none: the fault is refused and kept in the dead letters",
+    job="none",
+    fault_node="no entry",
+    reset_config="no entry",
+    reschedule_reason="no record",
+    rail_plan="not considered: only a link fault is",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """All that is said of one code in one table."""
+
+    code: str
+    source: Source
+    plane: Plane
+    rating: Rating
+    row: CodeRule | None
+    effect: Effect
+    note: str
+    """For an unknown code: how it is treated and how to add it."""
+    also: tuple[tuple[Source, CodeRule], ...] = ()
+    """Other tables that know the code."""
+
+
+@click.command(epilog="Example: fault-agent explain 80E18402 '[0x08520003,na,L2,na]' --json")
+@click.argument("codes", metavar="CODE...", nargs=-1, required=True)
+@click.option(
+    "--source",
+    type=click.Choice([str(source) for source in Source]),
+    help="The table to look in: dcmi and hccn chip, lingqu switch, ipmi node, dpu, public. "
+    "Without it all tables are asked. Example: --source ipmi",
+)
+@click.option(
+    "--severity",
+    type=click.IntRange(0, 3),
+    help="Severity the event would carry (0 suggestion to 3 critical); it counts for unknown codes only. "
+    "Example: --severity 1",
+)
+@policy_option
+@click.option("--json", "as_json", is_flag=True, help="For machines: an array, one element per code, in your order.")
+def explain(
+    codes: Sequence[str], source: str | None, severity: int | None, policy_path: Path | None, as_json: bool
+) -> None:
+    """Tell what each fault CODE means, which rule gives it its level, and what the agent does about it.
+
+    A chip code is hex (80E18402, 0x80e18402), a switch code has four parts in brackets and needs quotes in the
+    shell ('[0x08520003,na,L2,na]'), a node or DPU code has 8 characters, a public one 9.
+    """
+    in_force = policy_at(policy_path)
+    chosen = Source(source) if source else None
+    answers = [_answer(in_force, code, chosen, severity) for code in codes]
+    if as_json:
+        click.echo(json.dumps([_plain(in_force, answer) for answer in answers], indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n\n".join(_text(in_force, answer) for answer in answers))
+
+
+def _answer(in_force: Policy, code: str, chosen: Source | None, severity: int | None) -> _Answer:
+    asked = (chosen,) if chosen else LOOK_UP_ORDER
+    possible = [source for source in asked if well_formed(source, code)]
+    if not possible:
+        raise click.UsageError(f"{code!r} is no fault code. {_expected(asked)}")
+    known = [(source, row) for source in possible if (row := in_force.rule(in_force.plane_of(source, code), code))]
+    source = known[0][0] if known else possible[0]
+    return replace(_in_table(in_force, code, source, severity), also=tuple(known[1:]))
+
+
+def _expected(sources: Sequence[Source]) -> str:
+    return "Expected is " + "; ".join(f"{source}: {CODE_SHAPES[source].expected}" for source in sources) + "."
+
+
+def _in_table(in_force: Policy, code: str, source: Source, severity: int | None) -> _Answer:
+    plane = in_force.plane_of(source, code)
+    rating = in_force.rate(plane, code, severity)
+    effect = describe(plane, rating.level)
+    note = ""
+    if not rating.known:
+        if plane is Plane.PUBLIC:
+            effect, treated = _REFUSED, "Not in the public table, so a record with it is refused (CODE_UNKNOWN)."
+        elif rating.held:
+            effect = Effect("none while held", "none while held", *("no entry while held",) * 3, effect.rail_plan)
+            why = "no severity is given" if severity is None else f"severity {severity} is major or critical"
+            treated = f"Unknown, and {why}: held for a person. It alarms and leaves an Event; nothing is reset."
+        else:
+            treated = f"Unknown, severity {severity} is minor at most: shown as {rating.level}, nothing is done."
+        spelled = json.dumps(in_force.spell(source, code), ensure_ascii=False)
+        file = _FILE_OF[plane]
+        note = f"{treated} To add it, write {spelled}: under a level in a copy of {file}, and give that as --policy."
+    return _Answer(in_force.spell(source, code), source, plane, rating, in_force.rule(plane, code), effect, note)
+
+
+def _documents(effect: Effect) -> dict[str, str]:
+    return {
+        "fault-node": effect.fault_node,
+        "reset-config": effect.reset_config,
+        "job-reschedule-reason": effect.reschedule_reason,
+        "rail-plan": effect.rail_plan,
+    }
+
+
+def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
+    rating, effect, row = answer.rating, answer.effect, answer.row
+    duration = in_force.duration(answer.code) if answer.plane in (Plane.CHIP, Plane.NETWORK) else None
+    ranks = LEVELS[answer.plane]
+    return {
+        "code": answer.code,
+        "source": answer.source,
+        "level": rating.level,
+        "known": rating.known,
+        "policy": rating.place.rpartition(":")[0] or in_force.digest,
+        "rule": rating.rule,
+        "rank": ranks[rating.level],
+        "highest_rank": max(ranks.values()),
+        "plane": answer.plane,
+        "place": rating.place,
+        "held": rating.held,
+        "meaning": row.meaning if row else "",
+        "module": row.module if row else "",
+        "effect": {"device": effect.device, "job": effect.job, "documents": _documents(effect)},
+        "duration": duration
+        and {
+            "rule": duration.name,
+            "place": duration.place,
+            "level": duration.level,
+            "fault_timeout_s": duration.fault_timeout_ms // SECOND,
+            "recover_timeout_s": duration.recover_timeout_ms // SECOND,
+        },
+        "note": answer.note,
+        "also": [
+            {"source": source, "level": rule.level, "place": rule.place, "meaning": rule.meaning}
+            for source, rule in answer.also
+        ],
+    }
+
+
+def _text(in_force: Policy, answer: _Answer) -> str:
+    rating, effect = answer.rating, answer.effect
+    ranks = LEVELS[answer.plane]
+    held = ", held for a person" if rating.held else ""
+    rank = f"rank {ranks[rating.level]} of {max(ranks.values())}"
+    lines = [
+        f"{answer.code}  {rating.level}{held}  ({rank} on the {answer.plane} plane, source {answer.source})",
+        _line("meaning", (told(answer.row) if answer.row else "") or "none is known"),
+        _line("rule", f"{rating.rule}, {rating.place}" if rating.place else f"{rating.rule}, in no table"),
+    ]
+    if answer.plane in (Plane.CHIP, Plane.NETWORK) and (words := duration_words(in_force, answer.code)):
+        lines.append(_line("duration", words))
+    lines += [_line("device", effect.device), _line("job", effect.job)]
+    lines += [_line(name, words) for name, words in _documents(effect).items()]
+    lines += [
+        _line("also", f"{source}: {rule.level}, {rule.place}; ask with --source {source}")
+        for source, rule in answer.also
+    ]
+    if answer.note:
+        lines.append(_line("note", answer.note))
+    return "\n".join(lines)
+
+
+def _line(name: str, words: str) -> str:
+    return f"  {name:<22} {words}"

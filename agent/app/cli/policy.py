@@ -1,0 +1,166 @@
+"""`fault-agent policy`: the tables and rules in force, counted and listed.
+
+The one rule: it shows what a running agent would load from the same path, and nothing else.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.table import Table
+
+from agent.adapters.shipped import read_policy_path
+from agent.app.cli.show import console
+from agent.domain.policy import CodeRule, Policy
+from agent.domain.vocab import LEVELS, SECOND, Plane, Source
+from agent.wire.policyfile import load_policy
+
+TABLE_SOURCES: Final[Mapping[str, Source]] = {
+    "chip": Source.DCMI,
+    "switch": Source.LINGQU,
+    "node": Source.IPMI,
+    "dpu": Source.DPU,
+    "public": Source.PUBLIC,
+}
+_ALL_LEVELS: Final = tuple(dict.fromkeys(level for levels in LEVELS.values() for level in levels))
+
+
+def policy_at(path: Path | None) -> Policy:
+    """The policy of a folder or file laid over the shipped one; None: the shipped one. Raises BadPolicy, CannotRun."""
+    return load_policy(read_policy_path(path))
+
+
+def policy_option(command: Any) -> Any:
+    """The option --policy, the same on every verb that asks the policy."""
+    return click.option(
+        "--policy",
+        "policy_path",
+        type=click.Path(path_type=Path),
+        help="Your policy folder or file; a file replaces the shipped one of the same name. "
+        "Example: --policy ./my-policy with a chip.yaml in it.",
+    )(command)
+
+
+@click.group(epilog="Example: fault-agent policy show --table chip --level SeparateNPU")
+def policy() -> None:
+    """Look at the tables and rules that give fault codes their levels."""
+
+
+@policy.command(epilog="Example: fault-agent policy show --table switch")
+@click.option(
+    "--table",
+    "table_name",
+    type=click.Choice(list(TABLE_SOURCES)),
+    help="List the codes of this table. Example: --table node",
+)
+@click.option(
+    "--level",
+    type=click.Choice(_ALL_LEVELS, case_sensitive=False),
+    metavar="LEVEL",
+    help="List the codes of this level. Example: --level SubHealthFault",
+)
+@policy_option
+@click.option("--json", "as_json", is_flag=True, help="For machines. Example: policy show --table dpu --json")
+def show(table_name: str | None, level: str | None, policy_path: Path | None, as_json: bool) -> None:
+    """Show how many codes each table has at each level; with --table or --level also the codes.
+
+    The digest names the content that decides: two agents with the same digest give the same levels.
+    """
+    in_force = policy_at(policy_path)
+    names = [table_name] if table_name else list(TABLE_SOURCES)
+    tables = {name: _rows(in_force, name, level) for name in names}
+    listed = table_name is not None or level is not None
+    if as_json:
+        click.echo(json.dumps(_plain(in_force, tables, listed=listed), indent=2, ensure_ascii=False))
+    else:
+        _print(in_force, tables, listed=listed)
+
+
+def _rows(in_force: Policy, name: str, level: str | None) -> list[CodeRule]:
+    """Rows of one table, most severe first, then as the file has them."""
+    ranks = LEVELS[Plane(name)]
+    table: Mapping[Any, CodeRule] = getattr(in_force, name)
+    rows = [rule for rule in table.values() if level is None or rule.level == level]
+    return sorted(rows, key=lambda rule: -ranks[rule.level])
+
+
+def _counts(rows: Sequence[CodeRule]) -> dict[str, int]:
+    return dict(Counter(rule.level for rule in rows))
+
+
+def _plain(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, rows in tables.items():
+        shown[name] = {"codes": len(rows), "levels": _counts(rows)}
+        if listed:
+            shown[name]["list"] = [
+                {
+                    "code": rule.code,
+                    "level": rule.level,
+                    "plane": in_force.plane_of(TABLE_SOURCES[name], rule.code),
+                    "meaning": rule.meaning,
+                    "module": rule.module,
+                    "place": rule.place,
+                }
+                for rule in rows
+            ]
+    return {
+        "digest": in_force.digest,
+        "tables": shown,
+        "durations": [
+            {
+                "code": rule.code,
+                "fault_timeout_s": rule.fault_timeout_ms // SECOND,
+                "recover_timeout_s": rule.recover_timeout_ms // SECOND,
+                "level": rule.level,
+                "place": rule.place,
+            }
+            for rule in in_force.durations.values()
+        ],
+        "public_resources": sorted(in_force.public_resources),
+        "unknown_held_level": in_force.unknown_held_level,
+    }
+
+
+def _print(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed: bool) -> None:
+    out = console()
+    counts = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("table", "level", "rank", "codes"):
+        counts.add_column(column, justify="right" if column in ("rank", "codes") else "left", no_wrap=True)
+    for name, rows in tables.items():
+        for level, number in _counts(rows).items():
+            counts.add_row(name, level, str(LEVELS[Plane(name)][level]), str(number))
+    out.print(counts)
+    if listed:
+        listing = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("code", "level", "plane", "meaning", "where"):
+            listing.add_column(column, overflow="fold")
+        for name, rows in tables.items():
+            for rule in rows:
+                plane = in_force.plane_of(TABLE_SOURCES[name], rule.code)
+                listing.add_row(rule.code, rule.level, plane, told(rule), rule.place)
+        out.print()
+        out.print(listing)
+    out.print()
+    for duration in in_force.durations.values():
+        out.print(f"duration  {duration.code}: {duration_words(in_force, duration.code)}")
+    out.print(f"public    {', '.join(sorted(in_force.public_resources)) or 'no resource is listened to'}")
+    out.print(f"unknown   a held chip code is shown as {in_force.unknown_held_level}")
+    out.print(f"digest    {in_force.digest}")
+
+
+def told(rule: CodeRule) -> str:
+    """Module and meaning of a code in one line; empty when neither is known."""
+    return ": ".join(filter(None, (rule.module, rule.meaning)))
+
+
+def duration_words(in_force: Policy, code: str) -> str:
+    """What the duration rule of a code does, in one sentence; empty without one."""
+    rule = in_force.duration(code)
+    if rule is None:
+        return ""
+    down, up = rule.fault_timeout_ms // SECOND, rule.recover_timeout_ms // SECOND
+    return f"{rule.level} after more than {down} s down, until more than {up} s up again ({rule.place})"

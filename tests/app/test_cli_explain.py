@@ -1,0 +1,161 @@
+"""`explain` and `policy show`, as a person and as a machine see them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.app.cli.explain import explain
+from agent.app.cli.policy import policy
+from agent.errors import BadPolicy
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(explain, arguments)
+
+
+def asked(*arguments: str) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    answers: list[dict[str, Any]] = json.loads(result.stdout)
+    return answers
+
+
+def test_a_known_code_is_told_with_level_rule_and_effects() -> None:
+    result = run("0x80e18402")
+    assert result.exit_code == 0
+    assert "80E18402  SeparateNPU  (rank 8 of 9 on the chip plane, source dcmi)" in result.stdout
+    assert "HBM: 64 HBM rows isolated on the chip" in result.stdout
+    assert "chip-table, chip.yaml:" in result.stdout
+    for document in ("fault-node", "reset-config", "job-reschedule-reason", "rail-plan"):
+        assert document in result.stdout
+
+
+def test_json_answers_stand_in_the_order_asked() -> None:
+    codes = ["220001001", "80E24E00", "[0x08520003,na,npu,na]", "0000001d", "21000024"]
+    answers = asked(*codes)
+    assert [(a["code"], a["source"], a["level"], a["rank"], a["plane"]) for a in answers] == [
+        ("220001001", "public", "SeparateNPU", 8, "public"),
+        ("80E24E00", "dcmi", "RestartNPU", 6, "chip"),
+        ("[0x08520003,na,npu,na]", "lingqu", "Separate", 4, "switch"),
+        ("0000001D", "ipmi", "PreSeparateFault", 1, "node"),
+        ("21000024", "dpu", "SeparateDPU", 2, "dpu"),
+    ]
+    assert [a["policy"] for a in answers] == ["public.yaml", "chip.yaml", "switch.yaml", "node.yaml", "dpu.yaml"]
+    assert all(a["known"] and not a["held"] and a["place"].startswith(f"{a['policy']}:") for a in answers)
+    assert answers[1]["rule"] == "chip-table"
+    assert answers[1]["effect"]["documents"]["reset-config"].startswith("recovery with policy reset")
+
+
+def test_a_duration_rule_is_told() -> None:
+    (answer,) = asked("81078603", "--source", "hccn")
+    assert (answer["source"], answer["plane"], answer["level"]) == ("hccn", "network", "NotHandleFault")
+    assert answer["duration"]["rule"] == "duration:81078603"
+    assert (answer["duration"]["level"], answer["duration"]["fault_timeout_s"]) == ("PreSeparateNPU", 20)
+    assert "PreSeparateNPU after more than 20 s down, until more than 60 s up again" in run("81078603").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "held", "told"),
+    [
+        pytest.param(["DEADBEEF"], True, "no severity is given: held for a person", id="no-severity"),
+        pytest.param(["DEADBEEF", "--severity", "3"], True, "severity 3 is major or critical", id="critical"),
+        pytest.param(["DEADBEEF", "--severity", "1"], False, "severity 1 is minor at most", id="minor"),
+    ],
+)
+def test_an_unknown_code_is_told_with_its_treatment_and_how_to_add_it(
+    arguments: list[str], held: bool, told: str
+) -> None:
+    (answer,) = asked(*arguments)
+    assert (answer["source"], answer["level"], answer["known"]) == ("dcmi", "NotHandleFault", False)
+    assert (answer["rule"], answer["held"]) == ("unknown-code", held)
+    assert len(answer["policy"]) == 64
+    assert told in answer["note"]
+    assert 'write "DEADBEEF": under a level in a copy of chip.yaml' in answer["note"]
+    assert told in run(*arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "source"),
+    [
+        pytest.param("[0x99999999,na,L2,na]", "lingqu", id="brackets"),
+        pytest.param("ZZ000001", "ipmi", id="eight-letters"),
+        pytest.param("Z20001001", "public", id="nine-letters"),
+        pytest.param("999999999", "dcmi", id="nine-digits"),
+    ],
+)
+def test_a_code_known_nowhere_goes_to_the_first_table_that_could_hold_it(code: str, source: str) -> None:
+    (answer,) = asked(code)
+    assert (answer["source"], answer["known"]) == (source, False)
+
+
+def test_an_unknown_public_code_is_told_to_be_refused() -> None:
+    (answer,) = asked("999999999", "--source", "public")
+    assert answer["held"] is False
+    assert "CODE_UNKNOWN" in answer["note"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(["nope!"], "Expected is dcmi: 1 to 9 hex digits", id="no-table"),
+        pytest.param(["[a,b]"], "lingqu: four parts in brackets", id="three-parts"),
+        pytest.param(["80E18402", "12345", "--source", "public"], "'80E18402' is no fault code", id="first-bad"),
+        pytest.param(["12345", "--source", "ipmi"], "Expected is ipmi: 8 letters or digits", id="named-table"),
+        pytest.param(["80E18402", "--severity", "4"], "0<=x<=3", id="severity"),
+        pytest.param([], "Missing argument", id="nothing-asked"),
+    ],
+)
+def test_what_cannot_be_a_code_is_wrong_use(arguments: list[str], expected: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+def test_a_code_in_two_tables_is_one_answer_that_names_the_other(tmp_path: Path) -> None:
+    (tmp_path / "dpu.yaml").write_text('version: 1\nlevels:\n  SeparateDPU:\n    "80E18402": {meaning: "twin"}\n')
+    (answer,) = asked("80E18402", "--policy", str(tmp_path))
+    assert answer["source"] == "dcmi"
+    place = f"{tmp_path.as_posix()}/dpu.yaml:4"
+    assert answer["also"] == [{"source": "dpu", "level": "SeparateDPU", "place": place, "meaning": "twin"}]
+    assert "ask with --source dpu" in run("80E18402", "--policy", str(tmp_path)).stdout
+    (twin,) = asked("80E18402", "--policy", str(tmp_path), "--source", "dpu")
+    assert (twin["level"], twin["policy"]) == ("SeparateDPU", f"{tmp_path.as_posix()}/dpu.yaml")
+
+
+def test_a_bad_policy_is_told_with_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "chip.yaml"
+    path.write_text("version: 1\nlevels:\n  SeparateNPU:\n    81078603:\n")
+    result = run("80E18402", "--policy", str(path))
+    assert isinstance(result.exception, BadPolicy)
+    assert result.exception.place == f"{path.as_posix()}:4"
+
+
+def test_policy_show_counts_every_table() -> None:
+    result = CliRunner().invoke(policy, ["show"])
+    assert result.exit_code == 0
+    assert ["chip", "SeparateNPU", "8", "215"] in [line.split() for line in result.stdout.splitlines()]
+    assert "fd-online" in result.stdout
+
+
+def test_policy_show_lists_switch_codes_with_their_brackets() -> None:
+    result = CliRunner().invoke(policy, ["show", "--table", "switch", "--level", "separate"])
+    assert result.exit_code == 0
+    assert "[0x08520003,na,npu,na]" in result.stdout
+    assert "[0x08520003,na,L2,na]" not in result.stdout
+
+
+def test_policy_show_for_machines() -> None:
+    result = CliRunner().invoke(policy, ["show", "--table", "dpu", "--json"])
+    shown = json.loads(result.stdout)
+    assert shown["tables"]["dpu"]["levels"] == {"SeparateDPU": 2, "SubHealthFault": 3}
+    assert shown["tables"]["dpu"]["list"][0]["code"] == "21000024"
+    assert shown["durations"][0]["recover_timeout_s"] == 60
+    assert len(shown["digest"]) == 64
+
+
+@pytest.mark.parametrize("command", [explain, policy, policy.commands["show"]], ids=["explain", "policy", "show"])
+def test_every_help_teaches_with_an_example(command: Any) -> None:
+    assert "Example: fault-agent " in CliRunner().invoke(command, ["--help"]).output
