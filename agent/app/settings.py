@@ -79,13 +79,6 @@ class RailSettings(_Model):
     """A link or visibility fact older than this is unknown."""
 
 
-class PolicySettings(_Model):
-    """What the policy leaves open."""
-
-    unknown_held_level: Literal["NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU"] = "NotHandleFault"
-    """Level shown for an unknown code of severity 2 or more, or of unknown severity, while a person looks at it."""
-
-
 class Settings(_Model):
     """All settings of a process."""
 
@@ -104,7 +97,6 @@ class Settings(_Model):
     """A time further ahead than this is taken as the receive time."""
     reset: ResetSettings = ResetSettings()
     rail: RailSettings = RailSettings()
-    policy: PolicySettings = PolicySettings()
 
     @field_validator("scheduler_time_zone")
     @classmethod

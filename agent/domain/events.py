@@ -6,7 +6,18 @@ The one rule: frozen, no behaviour beyond naming; what they mean is decided in t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.domain.vocab import Assertion, DeadReason, JobId, Millis, NodeName, OccurrenceId, Plane, Reason, Source
+from agent.domain.vocab import (
+    RAISED_INDEX,
+    Assertion,
+    DeadReason,
+    JobId,
+    Millis,
+    NodeName,
+    OccurrenceId,
+    Plane,
+    Reason,
+    Source,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,12 @@ class Occurrence:
     devices: tuple[int, ...] = ()
     logic_id: int | None = None
     trace: str = ""
+
+    @property
+    def raised(self) -> bool:
+        """Made by a rule over time out of another occurrence, not by an event of its own."""
+        index = self.id.rpartition(":")[2]
+        return index.isdecimal() and int(index) >= RAISED_INDEX
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class _Verbs(click.Group):
     epilog="Start with: fault-agent demo. Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run.",
 )
 def cli() -> None:
-    """Turn NPU fault events into the ConfigMaps that MindCluster components read, once and with a reason.
+    r"""Turn NPU fault events into the ConfigMaps that MindCluster components read, once and with a reason.
 
     \b
     See it work          fault-agent demo

@@ -1,0 +1,99 @@
+"""The coordinator's decider: reports and jobs in, ledgers, plans and entries out, each step with its reason.
+
+The one rule: `decide_*` reads the book and returns a Verdict, `evolve` alone changes the book. What the documents
+of others hold follows from the book; nothing is remembered in them.
+"""
+
+from dataclasses import replace
+from datetime import UTC, tzinfo
+
+from agent.domain.cluster import placement, rails, recovery
+from agent.domain.cluster.book import ClusterBook, Draft, Limits, RailPlan, Verdict, evolve
+from agent.domain.cluster.nodes import decide_node, entry_of
+from agent.domain.ledger import JobLedger, prune
+from agent.domain.reset import Merge, Outcome, Phase, Signal, recorded, step
+from agent.domain.vocab import JobId, Millis
+
+__all__ = [
+    "ClusterBook",
+    "Limits",
+    "RailPlan",
+    "Verdict",
+    "decide_job",
+    "decide_node",
+    "document_seen",
+    "entry_of",
+    "evolve",
+]
+
+
+def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC) -> Verdict:
+    """All that follows for one job from what is known now: recoveries, placement, rails."""
+    if job_id in book.frozen:
+        return Verdict(deadlines={job_id: None})
+    job = book.jobs.job(job_id)
+    before = book.ledger(job_id)
+    draft = Draft(book, job_id, now, before, book.rails)
+    recovery.follow(draft, job)
+    if job is not None:
+        placement.follow(draft, job, zone)
+        recovery.consider(draft, job)
+        rails.delegate_hccs(draft, job)
+        rails.consider(draft, job)
+        for course in draft.ledger.courses:
+            if course not in before.courses and course.recovery.phase is Phase.UNRECOVERED:
+                draft.wake.append(course.recovery.deadline or now)
+    elif draft.rails is not None:
+        draft.rails = rails.close(draft.rails, job_id, now)
+    ledger = _settled(draft, now)
+    gone = job is None and not ledger.courses
+    return Verdict(
+        decisions=tuple(draft.decisions),
+        ledgers=_changes(book, job_id, None if gone else ledger),
+        deadlines={job_id: recovery.wake_of(draft)},
+        rails=draft.rails if draft.rails != book.rails else None,
+        plans={plan.job: plan for plan in draft.plans},
+    )
+
+
+def _settled(draft: Draft, now: Millis) -> JobLedger:
+    """The ledger with its new marks, and without marks too old to matter."""
+    done = prune(draft.ledger.done, now, draft.book.limits.max_event_age)
+    if draft.marks:
+        done = {**done, **draft.marks}
+    return draft.ledger if done is draft.ledger.done else replace(draft.ledger, done=done)
+
+
+def _changes(book: ClusterBook, job_id: JobId, ledger: JobLedger | None) -> dict[JobId, JobLedger | None]:
+    known = book.ledgers.get(job_id)
+    if ledger == known or (known is None and ledger == JobLedger(job_id, book.cluster_id)):
+        return {}
+    return {job_id: ledger}
+
+
+def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], now: Millis) -> Verdict:
+    """What the job's reset.json held or now holds for each recovery (by its id), after the write went through."""
+    ledger = book.ledgers.get(job_id)
+    if ledger is None:
+        return Verdict()
+    draft = Draft(book, job_id, now, ledger, None)
+    courses = []
+    for course in ledger.courses:
+        merge = merged.get(course.recovery.id)
+        current = course
+        if merge is not None:
+            current = replace(course, recovery=recorded(course.recovery, merge))
+            signal = {Outcome.ABSENT: Signal.FOREIGN_CLEAR, Outcome.LEFT: Signal.LEFT}.get(merge.outcome)
+            moved = step(current.recovery, signal, now, book.limits.reset) if signal is not None else None
+            if moved is not None:
+                job = book.jobs.job(job_id)
+                detail = f"recovery {course.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}"
+                if signal is Signal.FOREIGN_CLEAR:
+                    detail += ", its entries were taken out by somebody else"
+                document = recovery.document_of(job) if job is not None else ""
+                draft.say(moved.reason, detail, recovery.cause_of_course(course), document)
+                current = replace(current, recovery=moved.recovery)
+        if current.recovery.phase is not Phase.ENDED:
+            courses.append(current)
+    after = replace(ledger, courses=tuple(courses))
+    return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, after))

@@ -1,0 +1,236 @@
+"""The coordinator's book: reports, jobs and ledgers, and what a decision about them is made of.
+
+The one rule: deciding reads the book and gives a Verdict; only `evolve` changes the book.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from agent.domain.bindings import JobBook
+from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
+from agent.domain.faultnodes import FaultNodeEntry
+from agent.domain.ledger import ClusterLedger, Done, JobLedger
+from agent.domain.railcase import BorrowPolicy, Strictness
+from agent.domain.railwords import Answer
+from agent.domain.ranktable import RankTable
+from agent.domain.reservations import RailLedger
+from agent.domain.reset import Executor, ResetLimits
+from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, NodeName, Plane, Reason
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the settings say, in the domain's units (ms)."""
+
+    max_event_age: Millis = Millis(900 * SECOND)
+    frameworks: frozenset[str] = frozenset({"mindspore"})
+    executor: Executor = Executor.NONE
+    reset: ResetLimits = field(default_factory=ResetLimits)
+    volcano: bool | None = None
+    """Is Volcano's plugin at work: True, False, or None = as seen in its own document."""
+    joint_window: Millis = Millis(3 * SECOND)
+    link_fresh: Millis = Millis(MINUTE)
+    borrow: BorrowPolicy = BorrowPolicy.PER_NPU
+    strictness: Strictness = Strictness.STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class RailPlan:
+    """The newest answer about a job's rails, for the plan document."""
+
+    id: str
+    job: JobId
+    incarnation: str
+    at: Millis
+    answer: Answer
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a decision changes: whole new values, and the reasons for people."""
+
+    decisions: tuple[Decision, ...] = ()
+    ledgers: Mapping[JobId, JobLedger | None] = field(default_factory=dict)
+    """None: the job is gone and nothing of it is left to do."""
+    deadlines: Mapping[JobId, Millis | None] = field(default_factory=dict)
+    cluster: ClusterLedger | None = None
+    rails: RailLedger | None = None
+    plans: Mapping[JobId, RailPlan] = field(default_factory=dict)
+    entries: Mapping[NodeName, FaultNodeEntry | None] = field(default_factory=dict)
+
+
+class ClusterBook:
+    """All that the coordinator knows."""
+
+    def __init__(self, cluster: str, limits: Limits) -> None:
+        self.cluster_id = cluster
+        self.limits = limits
+        self.jobs = JobBook()
+        self.reports: dict[NodeName, NodeReport] = {}
+        self.ledgers: dict[JobId, JobLedger] = {}
+        self.cluster = ClusterLedger(cluster)
+        self.rails: RailLedger | None = RailLedger()
+        """None: the ledger could not be read, and no borrow is planned."""
+        self.entries: dict[NodeName, FaultNodeEntry] = {}
+        self.tables: dict[tuple[str, str], RankTable] = {}
+        """(namespace, job name) -> its rank table, completed ones only."""
+        self.plans: dict[JobId, RailPlan] = {}
+        self.deadlines: dict[JobId, Millis] = {}
+        self.volcano_seen = False
+        self.frozen: set[JobId] = set()
+        """Jobs whose ledger could not be read: nothing is started or written for them."""
+        self.vanished: set[NodeName] = set()
+        """Nodes whose object was there and is gone."""
+        self.node_d: set[NodeName] = set()
+        """Nodes for which NodeD's own object is known."""
+        self.known_records: dict[JobId, int] = {}
+        """TotalRescheduleTimes that job-reschedule-reason held for a job when it was first read."""
+        self.known_retries: dict[JobId, tuple[str, int]] = {}
+        """Owner UID and Times that remain-retry-times held for a job when it was first read."""
+
+    @property
+    def volcano_alive(self) -> bool:
+        """Whether Volcano's plugin is at work, as stated or as seen."""
+        return self.volcano_seen if self.limits.volcano is None else self.limits.volcano
+
+    def ledger(self, job: JobId) -> JobLedger:
+        """The job's ledger, a fresh one if it has none yet."""
+        return self.ledgers.get(job) or JobLedger(job, self.cluster_id)
+
+
+def evolve(book: ClusterBook, verdict: Verdict) -> None:
+    """Take a verdict into the book."""
+    for job, ledger in verdict.ledgers.items():
+        _put(book.ledgers, job, ledger)
+    for job, deadline in verdict.deadlines.items():
+        _put(book.deadlines, job, deadline)
+    for node, entry in verdict.entries.items():
+        _put(book.entries, node, entry)
+    book.plans.update(verdict.plans)
+    if verdict.cluster is not None:
+        book.cluster = verdict.cluster
+    if verdict.rails is not None:
+        book.rails = verdict.rails
+
+
+def _put(table: dict[_K, _V], key: _K, value: _V | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+@dataclass(slots=True)
+class Draft:
+    """A verdict about one job while it is being made."""
+
+    book: ClusterBook
+    job: JobId
+    now: Millis
+    ledger: JobLedger
+    rails: RailLedger | None
+    decisions: list[Decision] = field(default_factory=list)
+    marks: dict[str, Done] = field(default_factory=dict)
+    plans: list[RailPlan] = field(default_factory=list)
+    wake: list[Millis] = field(default_factory=list)
+
+    def is_done(self, key: str) -> bool:
+        """Whether an occurrence was decided before, or in this draft."""
+        return key in self.marks or key in self.ledger.done
+
+    def mark(self, key: str, reason: Reason) -> None:
+        """Note an occurrence as decided."""
+        self.marks[key] = Done(self.now, reason)
+
+    def say(self, reason: Reason, detail: str = "", cause: "Cause | None" = None, document: str = "") -> None:
+        """Note a decision about this job."""
+        of = cause or Cause()
+        self.decisions.append(
+            Decision(
+                at=self.now,
+                reason=reason,
+                node=of.node,
+                fault=of.fault,
+                job=self.job,
+                level=of.level,
+                detail=detail,
+                document=document,
+                occurrence=of.occurrence,
+                ranks=of.ranks,
+                trace=of.trace,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The fault that a decision is about."""
+
+    node: NodeName = NodeName("")
+    fault: str = ""
+    level: str = ""
+    occurrence: str = ""
+    ranks: tuple[int, ...] = ()
+    trace: str = ""
+
+
+def cause_of(occurrence: Occurrence, ranks: tuple[int, ...] = ()) -> Cause:
+    """An occurrence as the cause of a decision."""
+    return Cause(
+        occurrence.key.node,
+        fault_ref(occurrence.key, occurrence.begin),
+        occurrence.level,
+        occurrence.id,
+        ranks,
+        occurrence.trace,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFault:
+    """An active fault together with one device of the job that it lies on (None: the whole node)."""
+
+    fault: ActiveFault
+    device: int | None
+
+
+def faults_of(book: ClusterBook, node: NodeName, devices: frozenset[int]) -> Iterator[JobFault]:
+    """Active faults of a node that concern these devices: on one of them, or on the whole node."""
+    report = book.reports.get(node)
+    for fault in report.active if report is not None else ():
+        if not fault.devices:
+            yield JobFault(fault, None)
+        for device in fault.devices:
+            if device in devices:
+                yield JobFault(fault, device)
+
+
+def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, int | None]]:
+    """Recent occurrences that concern the job, each with the device concerned (None: the whole node), in time order."""
+    found: list[tuple[Occurrence, int | None]] = []
+    for node in book.jobs.nodes_of(job):
+        report = book.reports.get(node)
+        if report is None or not report.occurrences:
+            continue
+        devices = frozenset(book.jobs.devices_of(job, node)) | _former(book, job, node)
+        for occurrence in report.occurrences:
+            if not occurrence.devices:
+                found.append((occurrence, None))
+            found += [(occurrence, device) for device in occurrence.devices if device in devices]
+    found.sort(key=lambda pair: (pair[0].begin, pair[0].id, -1 if pair[1] is None else pair[1]))
+    yield from found
+
+
+def _former(book: ClusterBook, job: JobId, node: NodeName) -> frozenset[int]:
+    ledger = book.ledgers.get(job)
+    return frozenset(d for m in ledger.members if m.node == node for d in m.devices) if ledger else frozenset()
+
+
+def on_chip(plane: Plane) -> bool:
+    """Planes whose faults make a card itself unhealthy."""
+    return plane in (Plane.CHIP, Plane.PUBLIC)

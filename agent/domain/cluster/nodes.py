@@ -1,0 +1,102 @@
+"""The `fault-node` entry of one node, from its report and from who uses its devices.
+
+The one rule: an entry follows from levels alone; a silent node keeps the entry it had.
+"""
+
+from dataclasses import replace
+
+from agent.domain.cluster.book import ClusterBook, Verdict, cause_of
+from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
+from agent.domain.events import Decision, NodeReport
+from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node, with_update_time
+from agent.domain.ledger import ClusterLedger, Done, prune
+from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
+
+
+def decide_node(book: ClusterBook, node: NodeName, now: Millis) -> Verdict:
+    """The node's entry as it should stand now, and a word on each occurrence that concerns no job."""
+    entry = entry_of(book, node, now)
+    cluster, decisions = _jobless(book, node, now)
+    return Verdict(
+        decisions=tuple(decisions),
+        cluster=cluster,
+        entries={} if entry == book.entries.get(node) else {node: entry},
+    )
+
+
+def entry_of(book: ClusterBook, node: NodeName, now: Millis) -> FaultNodeEntry | None:
+    """The entry, with its UpdateTime kept while nothing else differs; None while the node is healthy."""
+    report = book.reports.get(node)
+    vanished = node in book.vanished and bool(book.jobs.jobs_on(node))
+    if report is None and not vanished:
+        return None
+    used = book.jobs.devices_in_use(node)
+    faults = NodeFaults(
+        node,
+        devices=_devices(report, used),
+        switch_healthy=switch_status(_worst(report, Plane.SWITCH), bool(used)) != "UnHealthy",
+        node_healthy=node_status(_worst(report, Plane.NODE), bool(used)) != "UnHealthy",
+        vanished=vanished,
+        prefix=book.jobs.prefix_of(node) or "Ascend910",
+        node_d_enabled=node in book.node_d,
+    )
+    entry = fault_node(faults)
+    return None if entry is None else with_update_time(book.entries.get(node), entry, now)
+
+
+def _devices(report: NodeReport | None, used: frozenset[int]) -> tuple[DeviceFault, ...]:
+    """Every device fault but the held ones: those go into no document of others."""
+    found = []
+    for fault in report.active if report is not None else ():
+        if fault.held or fault.key.plane not in (Plane.CHIP, Plane.NETWORK, Plane.PUBLIC):
+            continue
+        for device in fault.devices:
+            in_use = device in used
+            match fault.key.plane:
+                case Plane.NETWORK:
+                    healthy = network_healthy(fault.level)
+                case Plane.PUBLIC:
+                    healthy = public_healthy(fault.level, in_use)
+                case _:
+                    healthy = chip_healthy(fault.level, in_use)
+            found.append(DeviceFault(device, fault.key.plane, fault.key.code, fault.level, healthy))
+    return tuple(found)
+
+
+def _worst(report: NodeReport | None, plane: Plane) -> str:
+    levels = (f.level for f in (report.active if report is not None else ()) if f.key.plane is plane and not f.held)
+    return max(levels, key=LEVELS[plane].__getitem__, default="")
+
+
+def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLedger | None, list[Decision]]:
+    """Occurrences on devices that no job holds: decided once, so that `why` has an answer for them too."""
+    report = book.reports.get(node)
+    if report is None or not report.occurrences:
+        return None, []
+    done: dict[str, Done] = {}
+    decisions: list[Decision] = []
+    used = book.jobs.devices_in_use(node)
+    busy = bool(book.jobs.jobs_on(node))
+    for occurrence in report.occurrences:
+        key = f"{occurrence.id}~{occurrence.level}"
+        if key in book.cluster.done or (busy if not occurrence.devices else not used.isdisjoint(occurrence.devices)):
+            continue
+        reason = Reason.HELD if occurrence.held else Reason.NO_JOB
+        done[key] = Done(now, reason)
+        cause = cause_of(occurrence)
+        decisions.append(
+            Decision(
+                at=now,
+                reason=reason,
+                node=node,
+                fault=cause.fault,
+                level=cause.level,
+                detail="no job holds the device; the node's own documents show it",
+                occurrence=cause.occurrence,
+                trace=cause.trace,
+            )
+        )
+    if not done:
+        return None, []
+    kept = prune(book.cluster.done, now, book.limits.max_event_age)
+    return replace(book.cluster, done={**kept, **done}), decisions

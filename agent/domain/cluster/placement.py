@@ -1,0 +1,158 @@
+"""Where a job's pods are, which of them a fault has hit, and what their replacement means.
+
+The one rule: a record is made once, when pods that a fault had hit are gone and the job is whole again without them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import tzinfo
+
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, JobFault, faults_of, on_chip
+from agent.domain.effects import chip_healthy, node_status, switch_status
+from agent.domain.events import fault_ref
+from agent.domain.jobs import FaultScheduling, Job, Pod
+from agent.domain.ledger import Member, Suspect
+from agent.domain.reschedule import JobRecords, RescheduleReason, TaskReason, add_record, record_of
+from agent.domain.vocab import NodeName, Plane, Reason
+
+_STRENGTH = {
+    RescheduleReason.SUB_HEALTH_FAULT: 0,
+    RescheduleReason.POD_FAILED: 1,
+    RescheduleReason.CARD_UNHEALTHY: 2,
+    RescheduleReason.NODE_UNHEALTHY: 3,
+}
+"""Of several reasons for one pod the strongest is told; a card outranks a failed pod and so costs no retry."""
+_UNWATCHED = (FaultScheduling.ABSENT, FaultScheduling.OFF, FaultScheduling.BAD)
+
+
+def follow(draft: Draft, job: Job, zone: tzinfo) -> None:
+    """Bring members, suspects, retries and records up to what the pods and faults say now."""
+    _owner(draft, job)
+    _retries(draft, job)
+    pods = draft.book.jobs.pods_of(job.id)
+    there = {pod.uid: pod for pod in pods}
+    members = {member.uid: member for member in draft.ledger.members}
+    gone = {uid: member for uid, member in members.items() if uid not in there or there[uid].phase == "Succeeded"}
+    suspects = _suspects(draft, job, members | {pod.uid: _member(pod) for pod in pods if pod.node}, there)
+    placed = {pod.uid: _member(pod) for pod in pods if pod.live and pod.node}
+    whole = job.placed and (not gone or any(uid not in members for uid in placed))
+    if whole:
+        hit = [suspect for suspect in suspects if suspect.uid in gone]
+        if hit:
+            _record(draft, hit, gone, zone)
+        suspects = tuple(suspect for suspect in suspects if suspect.uid not in gone)
+        kept = placed
+    else:
+        kept = members | placed
+    ordered = tuple(kept[uid] for uid in sorted(kept, key=lambda uid: (_place(kept[uid]), uid)))
+    if ordered != draft.ledger.members or suspects != draft.ledger.suspects:
+        draft.ledger = replace(draft.ledger, members=ordered, suspects=suspects)
+    life = draft.book.jobs.life(job.id)
+    if life is not None and life != draft.ledger.life:
+        draft.ledger = replace(draft.ledger, life=life)
+
+
+def _owner(draft: Draft, job: Job) -> None:
+    """Another owner under the same name is another job: its retries and pods begin anew."""
+    if draft.ledger.owner != job.owner_uid:
+        draft.ledger = replace(draft.ledger, owner=job.owner_uid, retry_times=None, members=(), suspects=())
+
+
+def _retries(draft: Draft, job: Job) -> None:
+    """A job that Volcano would evaluate is in remain-retry-times from before its first fault (reschedule.go:128)."""
+    if job.settings.fault_scheduling in _UNWATCHED:
+        if draft.ledger.retry_times is not None:
+            draft.ledger = replace(draft.ledger, retry_times=None)
+    elif draft.ledger.retry_times is None and job.devices:
+        uid, times = draft.book.known_retries.get(job.id, ("", 0))
+        seeded = times if uid == job.owner_uid else job.settings.fault_retry_times
+        draft.ledger = replace(draft.ledger, retry_times=seeded)
+
+
+def _member(pod: Pod) -> Member:
+    rank_index = "" if pod.rank_index is None else str(pod.rank_index)
+    return Member(pod.uid, pod.name, pod.node or NodeName(""), pod.devices, rank_index)
+
+
+def _place(member: Member) -> tuple[bool, int, str]:
+    return not member.rank_index, int(member.rank_index or 0), member.pod
+
+
+def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[str, Pod]) -> tuple[Suspect, ...]:
+    """Every pod that is hit now, and those hit before that went without getting well."""
+    before = {suspect.uid: suspect for suspect in draft.ledger.suspects}
+    found: list[Suspect] = []
+    for uid, member in members.items():
+        reason = _reason(draft.book, job, member, there.get(uid))
+        known = before.get(uid)
+        if reason is not None and known is not None and _STRENGTH[known.reason] >= _STRENGTH[reason]:
+            found.append(known)
+        elif reason is not None:
+            found.append(Suspect(uid, reason, draft.now if known is None else known.since))
+        elif known is not None and uid not in there:
+            found.append(known)
+    found.sort(key=lambda one: (_place(members[one.uid]), one.uid))
+    return tuple(found)
+
+
+def _reason(book: ClusterBook, job: Job, member: Member, pod: Pod | None) -> RescheduleReason | None:
+    """Why this pod would have to be replaced, the strongest first (volcano rescheduling reschedule.go:1006)."""
+    reasons = set(_fault_reasons(book, job, member))
+    failed = pod is not None and (pod.phase == "Failed" or any(pod.exit_codes))
+    if failed and job.settings.fault_retry_times:
+        reasons.add(RescheduleReason.POD_FAILED)
+    return max(reasons, key=_STRENGTH.__getitem__, default=None)
+
+
+def _fault_reasons(book: ClusterBook, job: Job, member: Member) -> Iterator[RescheduleReason]:
+    if member.node in book.vanished:
+        yield RescheduleReason.NODE_UNHEALTHY
+    sub_health = job.settings.sub_healthy_strategy != "ignore"
+    for found in faults_of(book, member.node, frozenset(member.devices)):
+        reason = _of_fault(found)
+        if reason is not None and (reason is not RescheduleReason.SUB_HEALTH_FAULT or sub_health):
+            yield reason
+
+
+def _of_fault(found: JobFault) -> RescheduleReason | None:
+    fault = found.fault
+    if fault.held:
+        return None
+    match fault.key.plane:
+        case Plane.NODE:
+            return RescheduleReason.NODE_UNHEALTHY if node_status(fault.level, in_use=True) == "UnHealthy" else None
+        case Plane.SWITCH:
+            status = switch_status(fault.level, in_use=True)
+            if status == "UnHealthy":
+                return RescheduleReason.NODE_UNHEALTHY
+            return RescheduleReason.SUB_HEALTH_FAULT if status == "SubHealthy" else None
+        case plane if on_chip(plane) and found.device is not None:
+            if not chip_healthy(fault.level, in_use=True):
+                return RescheduleReason.CARD_UNHEALTHY
+            return RescheduleReason.SUB_HEALTH_FAULT if fault.level == "SubHealthFault" else None
+        case _:
+            return None
+
+
+def _record(draft: Draft, hit: list[Suspect], gone: dict[str, Member], zone: tzinfo) -> None:
+    """The restart that has been carried out: one record, and one retry less if failed pods alone were its reason."""
+    tasks = [TaskReason(one.reason, gone[one.uid].pod, gone[one.uid].node, gone[one.uid].rank_index) for one in hit]
+    records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
+    draft.ledger = replace(draft.ledger, records=add_record(records, record_of(draft.now, zone, tasks)))
+    if draft.ledger.retry_times and all(one.reason is RescheduleReason.POD_FAILED for one in hit):
+        draft.ledger = replace(draft.ledger, retry_times=draft.ledger.retry_times - 1)
+    names = ", ".join(f"{task.pod} on {task.node} ({task.reason})" for task in tasks[:3])
+    more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
+    draft.say(Reason.RESCHEDULE_RECORDED, f"replaced: {names}{more}", _cause(draft, hit, gone))
+
+
+def _cause(draft: Draft, hit: list[Suspect], gone: dict[str, Member]) -> Cause:
+    """The first active fault on what was lost, if it is still there."""
+    for one in hit:
+        member = gone[one.uid]
+        for found in faults_of(draft.book, member.node, frozenset(member.devices)):
+            if _of_fault(found) is one.reason:
+                fault = found.fault
+                reference = fault_ref(fault.key, fault.since)
+                return Cause(member.node, reference, fault.level, fault.occurrence, trace=fault.trace)
+    return Cause(NodeName(gone[hit[0].uid].node))

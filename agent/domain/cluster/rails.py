@@ -1,0 +1,277 @@
+"""Link faults of a job: gathered over one window, waited out, asked about once, held in the book of NPUs.
+
+The one rule: every link fault of a window is judged together against the book as it was before the window.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from agent.domain.cluster.book import ClusterBook, Draft, RailPlan, cause_of, occurrences_of
+from agent.domain.cluster.recovery import ranks_on
+from agent.domain.events import Link, Occurrence, fault_ref
+from agent.domain.hccl import HcclEnv, env_from, flap_threshold_ms
+from agent.domain.jobs import Job, Product
+from agent.domain.rail import decide, leaf_faults
+from agent.domain.railcase import CommMode, RailQuestion
+from agent.domain.railwords import (
+    Borrow,
+    Delegate,
+    FaultKind,
+    Noop,
+    Observe,
+    RailCode,
+    RailFault,
+    Refuse,
+    advice_for,
+)
+from agent.domain.ranktable import RankTable
+from agent.domain.reservations import HoldState, RailLedger, close_job, plan_id, reserve
+from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane, Reason
+
+_REASON = {
+    Borrow: Reason.RAIL_ADVISED,
+    Refuse: Reason.RAIL_REFUSED,
+    Observe: Reason.RAIL_OBSERVING,
+    Noop: Reason.RAIL_NOOP,
+    Delegate: Reason.RAIL_DELEGATED,
+}
+_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+def consider(draft: Draft, job: Job) -> None:
+    """Judge the link faults of the job whose time has come, and note when the next ones are due."""
+    _renew(draft, job)
+    pending = [one for one in _links(draft.book, draft.job) if not draft.is_done(_key(one))]
+    while pending:
+        first = pending[0].begin
+        window = [one for one in pending if one.begin <= first + draft.book.limits.joint_window]
+        ready = _ready_at(draft, window)
+        if draft.now < ready:
+            _tell_waiting(draft, window, ready)
+            draft.wake.append(ready)
+            break
+        _ask(draft, job, window)
+        pending = [one for one in pending if one not in window]
+    for one in _links(draft.book, draft.job):
+        if one.end is not None and draft.is_done(_key(one)) and not draft.is_done(f"{_key(one)}~back"):
+            _tell_back(draft, job, one)
+
+
+def _renew(draft: Draft, job: Job) -> None:
+    """A new life of the job: HCCL's marks went with its processes, so what the old life held is free."""
+    if draft.rails is not None and job.incarnation:
+        draft.rails = close_job(draft.rails, job.id, now=draft.now, keep=job.incarnation)
+
+
+def close(rails: RailLedger, job: JobId, now: Millis) -> RailLedger:
+    """The book when the job is gone: nothing is held by it any more."""
+    return close_job(rails, job, now=now)
+
+
+def _key(occurrence: Occurrence) -> str:
+    return f"rail~{occurrence.id}"
+
+
+def _links(book: ClusterBook, job: JobId) -> Iterator[Occurrence]:
+    """Link-down occurrences on devices of the job, oldest first; not what a duration rule made of them."""
+    for occurrence, device in occurrences_of(book, job):
+        if device is None or occurrence.raised or occurrence.key.plane is not Plane.NETWORK:
+            continue
+        if int(occurrence.key.code, 16) == LINK_DOWN:
+            yield occurrence
+
+
+def _ready_at(draft: Draft, window: list[Occurrence]) -> Millis:
+    """When the window can be judged: it is complete, and each fault has ended or outlasted the retransmission."""
+    complete = window[0].begin + draft.book.limits.joint_window + 1
+    threshold = max(flap_threshold_ms(env) for env in _envs(draft.book, draft.job).values() or [HcclEnv()])
+    outlasted = (one.begin + math.floor(threshold) + 1 for one in window if one.end is None)
+    return Millis(max(complete, *outlasted, 0))
+
+
+def _tell_waiting(draft: Draft, window: list[Occurrence], ready: Millis) -> None:
+    for one in window:
+        key = f"{_key(one)}~seen"
+        if not draft.is_done(key):
+            draft.mark(key, Reason.RAIL_OBSERVING)
+            detail = f"a flap until proven otherwise: judged at {ready}"
+            draft.say(Reason.RAIL_OBSERVING, detail, cause_of(one, _ranks(draft, one)))
+
+
+def _ranks(draft: Draft, one: Occurrence) -> tuple[int, ...]:
+    return ranks_on(draft.book, draft.job, one.key.node, int(one.key.where))
+
+
+def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
+    """One question, one answer, one reservation of all its NPUs."""
+    too_old = [one for one in window if draft.now - one.begin > draft.book.limits.max_event_age]
+    before_act = [one for one in window if one not in too_old and _before_act(draft, one)]
+    for reason, ones in ((Reason.TOO_OLD, too_old), (Reason.BEFORE_ACT, before_act)):
+        for one in ones:
+            draft.mark(_key(one), reason)
+            draft.say(reason, "no borrow is planned for old news", cause_of(one, _ranks(draft, one)))
+    asked = [one for one in window if one not in too_old and one not in before_act]
+    if not asked:
+        return
+    events = tuple(one.id for one in asked)
+    name = plan_id(job.id, job.incarnation, events)
+    answer = decide(_question(draft, job, asked, _without(draft.rails, name)))
+    if isinstance(answer, Borrow) and draft.rails is not None:
+        name = plan_id(job.id, job.incarnation, answer.events)
+        held = reserve(
+            draft.rails,
+            answer,
+            job=job.id,
+            job_uid=job.uid,
+            incarnation=job.incarnation,
+            now=draft.now,
+            state=HoldState.RESERVED,
+        )
+        if isinstance(held, Refuse):
+            answer = replace(held, checked=answer.checked)
+        else:
+            draft.rails = held
+    refs = tuple(fault_ref(one.key, one.begin) for one in asked)
+    reason = _REASON[type(answer)]
+    if not (isinstance(answer, Noop) and answer.code is RailCode.CLEAR):
+        draft.plans.append(RailPlan(name, job.id, job.incarnation, draft.now, answer, refs))
+    document = f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
+    for one in asked:
+        draft.mark(_key(one), reason)
+        text = f"rule {answer.rule} {answer.code}: {answer.detail}"
+        draft.say(reason, text, cause_of(one, _ranks(draft, one)), document)
+
+
+def _before_act(draft: Draft, one: Occurrence) -> bool:
+    since = draft.book.cluster.act_since
+    return since is not None and one.begin < since
+
+
+def _without(rails: RailLedger | None, plan: str) -> RailLedger | None:
+    """The book as it was before this very plan, which an earlier run may have reserved before it was stopped."""
+    if rails is None:
+        return None
+    return RailLedger(tuple(entry for entry in rails.entries if entry.plan != plan))
+
+
+def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
+    """The link is up again after it was judged: if it was borrowed, nothing switches back by itself."""
+    key = f"{_key(one)}~back"
+    answer = decide(_question(draft, job, [one], draft.rails))
+    draft.mark(key, _REASON[type(answer)])
+    if answer.code is RailCode.NO_SWITCH_BACK:
+        draft.say(Reason.RAIL_NOOP, f"{answer.code}: {advice_for(answer)}", cause_of(one, _ranks(draft, one)))
+
+
+def delegate_hccs(draft: Draft, job: Job) -> None:
+    """Faults of the super-pod switches lie on the HCCS plane: told once that the switches answer them, not a borrow."""
+    for occurrence, device in occurrences_of(draft.book, draft.job):
+        key = f"hccs~{occurrence.id}"
+        if device is not None or occurrence.key.plane is not Plane.SWITCH or draft.is_done(key):
+            continue
+        draft.mark(key, Reason.RAIL_DELEGATED)
+        if draft.book.jobs.product_of(occurrence.key.node) is Product.A3 and occurrence.level != "NotHandle":
+            answer = Delegate("")
+            cause = cause_of(occurrence, ranks_on(draft.book, job.id, occurrence.key.node, None))
+            draft.say(Reason.RAIL_DELEGATED, advice_for(answer), cause)
+
+
+def _question(draft: Draft, job: Job, asked: list[Occurrence], ledger: RailLedger | None) -> RailQuestion:
+    book = draft.book
+    table = book.tables.get((job.namespace, job.owner_name or job.name))
+    nodes = book.jobs.nodes_of(job.id)
+    return RailQuestion(
+        job=job.id,
+        incarnation=job.incarnation,
+        faults=_faults(book, job, asked),
+        now=draft.now,
+        table=table,
+        comm_mode=_comm_mode(job, table),
+        servers=_servers(book, job.id, table),
+        ledger=ledger,
+        product=_product(book, nodes),
+        links=_link_facts(book, nodes),
+        visible=_visible(book, job.id),
+        owners=_owners(book, nodes),
+        env=_envs(book, job.id),
+        freshness=book.limits.link_fresh,
+        policy=book.limits.borrow,
+        strictness=book.limits.strictness,
+        sub_health_strategy=job.settings.sub_healthy_strategy,
+    )
+
+
+def _faults(book: ClusterBook, job: Job, asked: list[Occurrence]) -> tuple[RailFault, ...]:
+    down = {(one.key.node, int(one.key.where)) for one in asked}
+    dies = {node: book.jobs.devices_of_node(node) for node in book.jobs.nodes_of(job.id)}
+    leaf = {(fault.node, device) for fault in leaf_faults(down, dies) for device in fault.devices}
+    found = []
+    for one in asked:
+        die = (one.key.node, int(one.key.where))
+        kind = FaultKind.LEAF_SWITCH if die in leaf else FaultKind.RDMA_FLAP if one.end else FaultKind.RDMA_DOWN
+        found.append(RailFault(fault_ref(one.key, one.begin), die[0], die[1], kind, one.begin, one.end, one.id))
+    return tuple(found)
+
+
+def _comm_mode(job: Job, table: RankTable | None) -> CommMode:
+    if job.settings.comm_mode:
+        return CommMode(job.settings.comm_mode)
+    return CommMode.RANKTABLE if table is not None and table.has_backup else CommMode.UNKNOWN
+
+
+def _servers(book: ClusterBook, job: JobId, table: RankTable | None) -> dict[NodeName, str]:
+    """Server of the rank table on each node: by pod UID, then host address, then pod address."""
+    found: dict[NodeName, str] = {}
+    for pod in book.jobs.pods_of(job) if table is not None else ():
+        server = table.server_for(pod_uid=pod.uid, host_ip=pod.host_ip, pod_ip=pod.pod_ip) if table else None
+        if server is not None and pod.node is not None:
+            found.setdefault(pod.node, server.server_id)
+    return found
+
+
+def _product(book: ClusterBook, nodes: tuple[NodeName, ...]) -> str:
+    products = {book.jobs.product_of(node) for node in nodes}
+    return str(products.pop()) if len(products) == 1 else ""
+
+
+def _link_facts(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], Link]:
+    return {
+        (node, device): link
+        for node in nodes
+        if (report := book.reports.get(node)) is not None
+        for device, link in report.links.items()
+    }
+
+
+def _visible(book: ClusterBook, job: JobId) -> dict[NodeName, frozenset[int] | None]:
+    """Devices that the job's processes see on each node: ASCEND_RT_VISIBLE_DEVICES counts within the pod's own."""
+    found: dict[NodeName, frozenset[int] | None] = {}
+    for pod in book.jobs.pods_of(job):
+        if pod.node is None or not pod.devices:
+            continue
+        seen = frozenset(pod.devices)
+        text = (pod.env or {}).get(_VISIBLE)
+        if text is not None:
+            indexes = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+            seen = frozenset(pod.devices[index] for index in indexes if index < len(pod.devices))
+        found[pod.node] = seen | (found.get(pod.node) or frozenset())
+    return found
+
+
+def _owners(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], JobId]:
+    return {
+        (node, device): binding.job
+        for node in nodes
+        for device in book.jobs.devices_of_node(node)
+        for binding in book.jobs.bindings(node, device)
+    }
+
+
+def _envs(book: ClusterBook, job: JobId) -> dict[NodeName, HcclEnv]:
+    """HCCL variables per node, as the pod specs show them; what a start script may set stays unknown."""
+    return {
+        pod.node: env_from(pod.env, visible=pod.env is not None and pod.env_complete)
+        for pod in book.jobs.pods_of(job)
+        if pod.node is not None and pod.devices
+    }

@@ -1,0 +1,275 @@
+"""In-place recoveries of a job: which fault starts one, which signals reach those that run.
+
+The one rule: a recovery is started only when nothing else moves the job, and every fault that starts none has
+the reason of the first condition that stood in its way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, JobFault, cause_of, faults_of, occurrences_of, on_chip
+from agent.domain.effects import node_status, switch_status
+from agent.domain.events import Occurrence, fault_ref
+from agent.domain.jobs import FaultScheduling, Job
+from agent.domain.ledger import Course
+from agent.domain.reset import (
+    POLICIES,
+    Phase,
+    Policy,
+    Recovery,
+    ResetDevice,
+    Signal,
+    Step,
+    due,
+    join,
+    policy_of,
+    start,
+    step,
+)
+from agent.domain.vocab import JobId, Millis, NodeName, Plane, Reason
+
+_RUNNING = (Phase.UNRECOVERED, Phase.SETTLING)
+_IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
+
+
+def consider(draft: Draft, job: Job) -> None:
+    """Decide every occurrence of the job that was not decided before, oldest first."""
+    for occurrence, device in occurrences_of(draft.book, draft.job):
+        key = f"{occurrence.id}~{occurrence.level}~{'-' if device is None else device}"
+        if draft.is_done(key):
+            continue
+        cause = cause_of(occurrence, ranks_on(draft.book, job.id, occurrence.key.node, device))
+        reason, detail = _judge(draft, job, occurrence, device, cause)
+        draft.say(reason, detail, cause, document_of(job) if reason in _TOUCHING else "")
+        draft.mark(key, reason)
+
+
+_TOUCHING = frozenset({Reason.RECOVERY_STARTED, Reason.RECOVERY_JOINED, Reason.RECOVERY_ESCALATED})
+
+
+def document_of(job: Job) -> str:
+    """`namespace/name` of the job's reset.json."""
+    return f"{job.namespace}/reset-config-{job.owner_name or job.name}"
+
+
+def ranks_on(book: ClusterBook, job: JobId, node: NodeName, device: int | None) -> tuple[int, ...]:
+    """Global ranks of the job on a device, or on the whole node."""
+    devices = book.jobs.devices_of(job, node) if device is None else (device,)
+    found = {
+        binding.rank
+        for one in devices
+        for binding in book.jobs.bindings(node, one)
+        if binding.job == job and binding.rank is not None
+    }
+    return tuple(sorted(found))
+
+
+def _judge(draft: Draft, job: Job, occurrence: Occurrence, device: int | None, cause: Cause) -> tuple[Reason, str]:
+    policy = policy_of(occurrence.level)
+    nature = _by_nature(draft, occurrence, policy)
+    if nature is not None:
+        return nature
+    barred = _by_job(draft, job)
+    if barred is not None:
+        return barred
+    if device is None:
+        return Reason.PLANE_NEEDS_NO_RESET, "the whole node"
+    return _start_or_join(draft, job, occurrence, device, cause)
+
+
+def _by_nature(draft: Draft, occurrence: Occurrence, policy: Policy) -> tuple[Reason, str] | None:
+    """Reasons that lie in the fault itself."""
+    limits, ledger = draft.book.limits, draft.book.cluster
+    if occurrence.held:
+        return Reason.HELD, "unknown code: a person must look at it"
+    if not on_chip(occurrence.key.plane):
+        return Reason.PLANE_NEEDS_NO_RESET, f"the {occurrence.key.plane} plane never asks for a reset"
+    if policy is Policy.EMPTY:
+        return Reason.LEVEL_NEEDS_NOTHING, occurrence.level
+    if occurrence.level == "PreSeparateNPU":
+        return Reason.IN_USE, "separated once the job has left the device"
+    if policy in (Policy.FREE_RESET, Policy.ISOLATE):
+        return Reason.ISOLATION_ONLY, f"{occurrence.level} is answered by isolation, not in place"
+    if ledger.act_since is not None and occurrence.begin < ledger.act_since:
+        return Reason.BEFORE_ACT, "it began before the agent began to act"
+    if draft.now - occurrence.begin > limits.max_event_age:
+        return Reason.TOO_OLD, f"older than {limits.max_event_age // 1000} s"
+    return None
+
+
+def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
+    """Reasons that lie in the job, in the order in which a person would ask."""
+    settings, limits = job.settings, draft.book.limits
+    scheduling = settings.fault_scheduling
+    if job.finished:
+        return Reason.JOB_FINISHED, ""
+    if settings.process_recover in ("on", "pause"):
+        return Reason.PROCESS_RECOVER_OWNS, f"process-recover-enable={settings.process_recover}: ClusterD owns the list"
+    if settings.in_place == "off":
+        return Reason.ANNOTATION_OFF, "fault-agent/in-place-recovery: off"
+    if settings.framework not in limits.frameworks and settings.in_place != "on":
+        return Reason.FRAMEWORK_NOT_SUPPORTED, f"label framework={settings.framework or '(absent)'}"
+    if scheduling in (FaultScheduling.ABSENT, FaultScheduling.OFF, FaultScheduling.BAD):
+        return Reason.LABEL_OFF, f"fault-scheduling={scheduling or '(absent)'}"
+    if scheduling in (FaultScheduling.GRACE, FaultScheduling.FORCE) and draft.book.volcano_alive:
+        return Reason.VOLCANO_RESCHEDULES, f"fault-scheduling={scheduling} and Volcano's plugin is alive"
+    return None
+
+
+def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, cause: Cause) -> tuple[Reason, str]:
+    book, now, limits = draft.book, draft.now, draft.book.limits
+    node = occurrence.key.node
+    isolating = next(isolations(book, job), None)
+    if isolating is not None:
+        return Reason.ISOLATION_ONLY, f"the job already has {fault_ref(isolating.fault.key, isolating.fault.since)}"
+    policy, devices = _affected(draft, job, node, occurrence, device)
+    if any(one is None for one in devices):
+        return Reason.NO_RANK, "no rank is known for the device, so no entry can name it"
+    listed = [one for one in devices if one is not None]
+    running = next((course for course in draft.ledger.courses if course.recovery.phase is not Phase.LEAVING), None)
+    if running is not None and running.recovery.phase in (*_RUNNING, Phase.FAILED):
+        if running.recovery.phase is Phase.FAILED:
+            return Reason.RECOVERY_RUNNING, f"recovery {running.recovery.id} has failed; the pods are to be replaced"
+        if running.recovery.node != node:
+            _take(draft, running, step(running.recovery, Signal.ISOLATION_FAULT, now, limits.reset), cause, job)
+            return Reason.RECOVERY_RUNNING, f"a second node while recovery {running.recovery.id} runs: it fails"
+        joined = join(running.recovery, policy, listed, now, limits.reset)
+        if joined is None:
+            return Reason.RECOVERY_JOINED, f"recovery {running.recovery.id} already covers it"
+        _take(draft, running, joined, None, job)
+        return joined.reason, f"into recovery {running.recovery.id}"
+    begun = start(draft.ledger.last_recovery + 1, policy, listed, node, now, limits.reset, limits.executor)
+    if isinstance(begun, Reason):
+        return begun, _DETAIL.get(begun, "")
+    pods = sorted({b.pod.uid for one in listed for b in book.jobs.bindings(node, one.device) if b.job == job.id})
+    course = Course(begun, tuple(pods), cause.fault, occurrence.level, occurrence.trace)
+    draft.ledger = replace(draft.ledger, last_recovery=begun.id, courses=(*draft.ledger.courses, course))
+    return Reason.RECOVERY_STARTED, f"recovery {begun.id}, policy {policy}, {len(listed)} ranks"
+
+
+_DETAIL = {Reason.NO_RESET_EXECUTOR: "nobody is set to reset a device (reset.executor: none)"}
+
+
+def _affected(
+    draft: Draft, job: Job, node: NodeName, occurrence: Occurrence, device: int
+) -> tuple[Policy, list[ResetDevice | None]]:
+    """The strongest policy over the job's devices on the node, and every device of the reset rings of those hit."""
+    book = draft.book
+    mine = frozenset(book.jobs.devices_of(job.id, node))
+    codes: dict[int, set[str]] = {device: {occurrence.key.code}}
+    policy = policy_of(occurrence.level)
+    logic = {device: occurrence.logic_id}
+    for found in faults_of(book, node, mine):
+        if found.device is None or found.fault.key.plane is not Plane.CHIP or found.fault.held:
+            continue
+        wanted = policy_of(found.fault.level)
+        if wanted is Policy.EMPTY or found.fault.level == "PreSeparateNPU":
+            continue
+        policy = max(policy, wanted, key=POLICIES.__getitem__)
+        codes.setdefault(found.device, set()).add(found.fault.key.code)
+        logic.setdefault(found.device, found.fault.logic_id)
+    ring = sorted({one for hit in codes for one in (hit, *book.jobs.ring_of(node, hit, job.id))})
+    return policy, [_device(book, job, node, one, codes.get(one, set()), logic.get(one)) for one in ring]
+
+
+def _device(
+    book: ClusterBook, job: Job, node: NodeName, device: int, codes: set[str], logic_id: int | None
+) -> ResetDevice | None:
+    bound = next((b for b in book.jobs.bindings(node, device) if b.job == job.id), None)
+    if bound is None or bound.rank is None:
+        return None
+    return ResetDevice(
+        rank=bound.rank,
+        logic_id=bound.logic_id if logic_id is None else logic_id,
+        node=node,
+        device=device,
+        codes=tuple(sorted(codes)),
+    )
+
+
+def isolations(book: ClusterBook, job: Job) -> Iterator[JobFault]:
+    """Active faults that take a device or a node of the job away from it: in place nothing can be recovered then."""
+    for node in book.jobs.nodes_of(job.id):
+        for found in faults_of(book, node, frozenset(book.jobs.devices_of(job.id, node))):
+            fault = found.fault
+            if fault.held:
+                continue
+            if on_chip(fault.key.plane) and found.device is not None:
+                isolating = policy_of(fault.level) in (Policy.FREE_RESET, Policy.ISOLATE)
+                if isolating and fault.level != "PreSeparateNPU":
+                    yield found
+            elif (fault.key.plane is Plane.SWITCH and switch_status(fault.level, in_use=True) == "UnHealthy") or (
+                fault.key.plane is Plane.NODE and node_status(fault.level, in_use=True) == "UnHealthy"
+            ):
+                yield found
+
+
+def follow(draft: Draft, job: Job | None) -> None:
+    """Send every recovery that runs the signals that are true now, and wake again at its next deadline."""
+    for course in draft.ledger.courses:
+        current = course
+        for signal in _signals(draft, job, course):
+            moved = step(current.recovery, signal, draft.now, draft.book.limits.reset)
+            if moved is not None:
+                current = _take(draft, current, moved, cause_of_course(current), job)
+        at = due(current.recovery)
+        if at is not None:
+            draft.wake.append(at)
+
+
+def cause_of_course(course: Course) -> Cause:
+    """The fault that began a recovery, as the cause of what becomes of it."""
+    recovery = course.recovery
+    return Cause(
+        recovery.node, course.fault, course.level, "", tuple(one.rank for one in recovery.devices), course.trace
+    )
+
+
+def _take(draft: Draft, course: Course, moved: Step | None, cause: Cause | None, job: Job | None) -> Course:
+    """The course with its next step, in the ledger and, with a cause, told."""
+    if moved is None:
+        return course
+    after = replace(course, recovery=moved.recovery)
+    courses = tuple(after if one.recovery.id == course.recovery.id else one for one in draft.ledger.courses)
+    draft.ledger = replace(draft.ledger, courses=courses)
+    if cause is not None:
+        detail = f"recovery {moved.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}"
+        draft.say(moved.reason, detail, cause, document_of(job) if job is not None else "")
+    return after
+
+
+def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
+    book, recovery = draft.book, course.recovery
+    if job is None or job.finished:
+        yield Signal.JOB_ENDED
+        return
+    if job.settings.process_recover in ("on", "pause"):
+        yield Signal.PROCESS_RECOVER_ON
+    pods = book.jobs.pods_of(job.id)
+    if pods and all(pod.created > recovery.phase_since for pod in pods):
+        yield Signal.JOB_RENEWED
+    there = {pod.uid for pod in pods if pod.live}
+    if not there.issuperset(course.pods):
+        yield Signal.PODS_REPLACED if job.placed else Signal.BINDING_ENDED
+    if recovery.phase in _RUNNING:
+        if next(isolations(book, job), None) is not None:
+            yield Signal.ISOLATION_FAULT
+        yield Signal.CODES_BACK if codes_there(book, job.id, recovery) else Signal.CODES_GONE
+    yield Signal.DEADLINE
+
+
+def codes_there(book: ClusterBook, job: JobId, recovery: Recovery) -> bool:
+    """Whether a device of the recovery still has a fault that needs it."""
+    devices = frozenset(one.device for one in recovery.devices) & frozenset(book.jobs.devices_of(job, recovery.node))
+    return any(
+        found.device is not None
+        and found.fault.key.plane is Plane.CHIP
+        and not found.fault.held
+        and policy_of(found.fault.level) in _IN_PLACE
+        for found in faults_of(book, recovery.node, devices)
+    )
+
+
+def wake_of(draft: Draft) -> Millis | None:
+    """When to look at the job again."""
+    return min(draft.wake, default=None)

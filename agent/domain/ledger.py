@@ -1,0 +1,99 @@
+"""The coordinator's memory: what has been done, what is under way, and which counters we own.
+
+The one rule: nothing of this is kept in a document of others; each value here is absolute, so writing it twice
+changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.domain.jobview import Incarnation
+from agent.domain.reschedule import JobRecords, RescheduleReason
+from agent.domain.reset import Recovery
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
+
+KEEP_DONE_FACTOR = 2
+"""A done mark is kept for this many times max_event_age: longer than any report repeats its occurrence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An occurrence (at one level) that has been decided, when and how."""
+
+    at: Millis
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Where a pod of the job was placed; kept until the job is whole again without it."""
+
+    uid: str
+    pod: str
+    node: NodeName
+    devices: tuple[int, ...]
+    rank_index: str = ""
+    """Its `hccl/rankIndex`, or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A pod that a fault has hit, remembered until it is replaced or well again."""
+
+    uid: str
+    reason: RescheduleReason
+    since: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A recovery under way, with what binds it to pods and to the fault that started it."""
+
+    recovery: Recovery
+    pods: tuple[str, ...]
+    """UIDs of the pods that held the listed devices when it began."""
+    fault: str
+    level: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobLedger:
+    """All that must survive of one job. ConfigMap fault-agent-job-<PodGroup>, one per job."""
+
+    job: JobId
+    cluster: str
+    owner: str = ""
+    """UID of the job's owner; another owner under the same name starts the counters anew."""
+    term: int = 0
+    life: Incarnation | None = None
+    last_recovery: int = 0
+    """RecoveryId of the newest recovery; counts up over the job's life."""
+    courses: tuple[Course, ...] = ()
+    done: Mapping[str, Done] = field(default_factory=dict)
+    members: tuple[Member, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    retry_times: int | None = None
+    """Remaining pod-failed restarts, absolute; None: the job is not in remain-retry-times."""
+    records: JobRecords | None = None
+    """Our newest reschedule records and the total, absolute, what the document held before us included."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLedger:
+    """What belongs to no single job. ConfigMap fault-agent-cluster."""
+
+    cluster: str
+    term: int = 0
+    act_since: Millis | None = None
+    """Since when we act; an occurrence from before never starts anything."""
+    done: Mapping[str, Done] = field(default_factory=dict)
+    """Occurrences that concerned no job."""
+
+
+def prune(done: Mapping[str, Done], now: Millis, max_event_age: int) -> Mapping[str, Done]:
+    """The marks that can still matter: younger than KEEP_DONE_FACTOR × max_event_age. The same mapping if all can."""
+    oldest = now - KEEP_DONE_FACTOR * max_event_age
+    if not done or next(iter(done.values())).at >= oldest:
+        return done
+    return {key: mark for key, mark in done.items() if mark.at >= oldest}
