@@ -1,0 +1,48 @@
+"""In-place recoveries: what `reset.json` holds, how one recovery lives, and how it is laid onto the live object.
+
+The one rule: training that our entries stopped is always told to start again, once; training they did not stop is
+never touched. `values` are the shapes, `life` is the table of phases, `merge` says what to write.
+"""
+
+from agent.domain.reset.life import TRANSITIONS, Signal, Step, due, join, orphan, start, step
+from agent.domain.reset.merge import Merge, Outcome, merge, orphans, recorded
+from agent.domain.reset.values import (
+    POLICIES,
+    Executor,
+    Phase,
+    Policy,
+    RankEntry,
+    Recovery,
+    ResetDevice,
+    ResetInfo,
+    ResetLimits,
+    Status,
+    policy_of,
+)
+
+__all__ = [
+    "POLICIES",
+    "TRANSITIONS",
+    "Executor",
+    "Merge",
+    "Outcome",
+    "Phase",
+    "Policy",
+    "RankEntry",
+    "Recovery",
+    "ResetDevice",
+    "ResetInfo",
+    "ResetLimits",
+    "Signal",
+    "Status",
+    "Step",
+    "due",
+    "join",
+    "merge",
+    "orphan",
+    "orphans",
+    "policy_of",
+    "recorded",
+    "start",
+    "step",
+]

@@ -1,0 +1,105 @@
+"""`reset-config-<job>`: the object in `reset.json`, its checksum and restartType.
+
+The one rule: key order and `null` against `[]` are those of the field's own writers; unknown keys come back out.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agent.domain.reset import RankEntry, ResetInfo
+from agent.wire import gojson
+
+RESET_JSON: Final = "reset.json"
+CHECK_CODE: Final = "checkCode"
+RESTART_TYPE: Final = "restartType"
+
+_INFO: Final = ("RankList", "UpdateTime", "RetryTime", "FaultFlushing", "GracefulExit", "RestartFaultProcess")
+_ENTRY: Final = ("RankId", "LogicId", "Status", "Policy", "InitialPolicy", "ErrorCode", "ErrorCodeHex")
+_RECOVERY_ID: Final = "RecoveryId"
+
+
+def decode_reset(text: str) -> ResetInfo:
+    """Read `reset.json` (TaskResetInfo, device-plugin proto.go:245).
+
+    `{"status":"initializing"}`, as users create it, is an object with no list and RetryTime 0; the empty text too.
+    Raises BadDocument with the JSON pointer where Go's readers would refuse the whole document.
+    """
+    if not text.strip():
+        return ResetInfo()
+    obj = gojson.decode_object(text)
+    found = gojson.list_of(obj, "RankList", "")
+    entries = None if found is None else tuple(_entry(item, f"/RankList/{i}") for i, item in enumerate(found))
+    return ResetInfo(
+        rank_list=entries,
+        update_time=gojson.int_of(obj, "UpdateTime", ""),
+        retry_time=gojson.int_of(obj, "RetryTime", ""),
+        fault_flushing=gojson.bool_of(obj, "FaultFlushing", ""),
+        graceful_exit=gojson.int_of(obj, "GracefulExit", ""),
+        restart_fault_process=gojson.bool_of(obj, "RestartFaultProcess", ""),
+        extra=gojson.unknown(obj, _INFO),
+    )
+
+
+def encode_reset(info: ResetInfo) -> str:
+    """The text of `reset.json`: the known keys always and in order, then the unknown ones."""
+    rank_list = None if info.rank_list is None else [_entry_object(entry) for entry in info.rank_list]
+    return gojson.encode(
+        {
+            "RankList": rank_list,
+            "UpdateTime": info.update_time,
+            "RetryTime": info.retry_time,
+            "FaultFlushing": info.fault_flushing,
+            "GracefulExit": info.graceful_exit,
+            "RestartFaultProcess": info.restart_fault_process,
+            **info.extra,
+        }
+    )
+
+
+def reset_data(info: ResetInfo, restart_type: str | None, live: Mapping[str, str]) -> dict[str, str]:
+    """Data of the ConfigMap to write: `reset.json` with its checkCode, restartType when given, all else as it was."""
+    text = encode_reset(info)
+    data = dict(live) | {RESET_JSON: text, CHECK_CODE: gojson.check_code(text)}
+    if restart_type is not None:
+        data[RESTART_TYPE] = restart_type
+    return data
+
+
+def _entry(value: Any, place: str) -> RankEntry:
+    obj = gojson.as_object(value, place)
+    codes = gojson.list_of(obj, "ErrorCode", place)
+    has_status = gojson.has(obj, "Status")
+    raw = gojson.unknown(obj, _ENTRY)
+    recovery_id = raw.get(_RECOVERY_ID)
+    ours = isinstance(recovery_id, int) and not isinstance(recovery_id, bool)
+    return RankEntry(
+        rank_id=gojson.int_of(obj, "RankId", place),
+        logic_id=gojson.int_of(obj, "LogicId", place, gojson.INT32),
+        status=gojson.text_of(obj, "Status", place) if has_status else None,
+        policy=gojson.text_of(obj, "Policy", place),
+        initial_policy=gojson.text_of(obj, "InitialPolicy", place),
+        error_code=None if codes is None else _codes(codes, gojson.pointer(place, "ErrorCode")),
+        error_code_hex=gojson.text_of(obj, "ErrorCodeHex", place),
+        recovery_id=recovery_id if ours else None,
+        raw={key: kept for key, kept in raw.items() if not (ours and key == _RECOVERY_ID)},
+    )
+
+
+def _codes(values: list[Any], place: str) -> tuple[int, ...]:
+    return tuple(gojson.as_int(value, gojson.pointer(place, i)) for i, value in enumerate(values))
+
+
+def _entry_object(entry: RankEntry) -> dict[str, Any]:
+    obj: dict[str, Any] = {"RankId": entry.rank_id, "LogicId": entry.logic_id}
+    if entry.status is not None:
+        obj["Status"] = entry.status
+    obj |= {
+        "Policy": entry.policy,
+        "InitialPolicy": entry.initial_policy,
+        "ErrorCode": None if entry.error_code is None else list(entry.error_code),
+        "ErrorCodeHex": entry.error_code_hex,
+        **entry.raw,
+    }
+    if entry.recovery_id is not None:
+        obj[_RECOVERY_ID] = entry.recovery_id
+    return obj
