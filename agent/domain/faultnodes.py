@@ -1,0 +1,152 @@
+"""The book of `fault-node`: which nodes are faulty, with which devices, told from one node's faults.
+
+The one rule: a healthy node is not listed, and UpdateTime moves only when something else of the entry does.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from agent.domain.vocab import CHIP_LEVELS, SECOND, Millis, NodeName, Plane
+
+
+class HealthState(StrEnum):
+    """NodeHealthState (volcano rescheduling type.go:104); a node is listed with one of the last three."""
+
+    HEALTHY = "Healthy"
+    NODE_UNHEALTHY = "NodeUnhealthy"
+    CARD_UNHEALTHY = "CardUnhealthy"
+    CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
+
+
+FAULT_TYPES: Final[Mapping[Plane, str]] = {
+    Plane.CHIP: "CardUnhealthy",
+    Plane.NETWORK: "CardNetworkUnhealthy",
+    Plane.PUBLIC: "PublicFault",
+}
+"""fault_type of a device element, in the order the elements of one device are listed."""
+
+_TYPE_ORDER: Final = {plane: place for place, plane in enumerate(FAULT_TYPES)}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFault:
+    """One active fault on one device (physical id). A held fault is not given here: it goes into no document."""
+
+    device: int
+    plane: Plane
+    """CHIP, NETWORK or PUBLIC."""
+    code: str
+    """Hex in the table's spelling; empty for a manual separation."""
+    level: str
+    """A level of CHIP_LEVELS."""
+    healthy: bool
+    """The device stays available under this fault, as judged with level and use."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFaults:
+    """All that `fault-node` says of one node comes from this."""
+
+    node: NodeName
+    devices: tuple[DeviceFault, ...] = ()
+    switch_healthy: bool = True
+    node_healthy: bool = True
+    vanished: bool = False
+    """The Node object is gone while a job still counts on it."""
+    prefix: str = "Ascend910"
+    """Device names are `<prefix>-<physical id>`; `npu` on A5."""
+    node_d_enabled: bool = False
+    """NodeD's own object for the node is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultDevice:
+    """An element of FaultDeviceList: one device and one kind of fault, the strongest level, all codes."""
+
+    fault_type: str
+    npu_name: str
+    level: str
+    fault_code: str
+    """Upper-case hex, ascending, joined by commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultNodeEntry:
+    """An element of `fault-node`. `update_time` in Unix seconds; 0 until `with_update_time`."""
+
+    node: NodeName
+    health: str
+    devices: tuple[FaultDevice, ...] | None = ()
+    """None is `null`, read from another writer; ours are never null."""
+    unhealthy: tuple[str, ...] | None = None
+    """Device names by physical id; None is `null` and means none."""
+    network_unhealthy: tuple[str, ...] | None = None
+    node_d_enabled: bool = False
+    update_time: int = 0
+
+
+def fault_node(faults: NodeFaults) -> FaultNodeEntry | None:
+    """The node's entry, or None while it is healthy (volcano rescheduling cache.go:128, node.go:168).
+
+    Listed when the node, its switch or a card is unhealthy; then every device fault is told, mild ones too. A node
+    fault outranks cards in the state, cards outrank the network plane. Public faults count for the card.
+    """
+    card = {fault.device for fault in faults.devices if not fault.healthy and fault.plane is not Plane.NETWORK}
+    network = {fault.device for fault in faults.devices if not fault.healthy and fault.plane is Plane.NETWORK}
+    if not faults.node_healthy or not faults.switch_healthy or faults.vanished:
+        health = HealthState.NODE_UNHEALTHY
+    elif card:
+        health = HealthState.CARD_UNHEALTHY
+    elif network:
+        health = HealthState.CARD_NETWORK_UNHEALTHY
+    else:
+        return None
+    return FaultNodeEntry(
+        node=faults.node,
+        health=health,
+        devices=_devices(faults),
+        unhealthy=_names(faults.prefix, card),
+        network_unhealthy=_names(faults.prefix, network),
+        node_d_enabled=faults.node_d_enabled,
+    )
+
+
+def with_update_time(previous: FaultNodeEntry | None, entry: FaultNodeEntry, now: Millis) -> FaultNodeEntry:
+    """The entry with its UpdateTime: that of `previous` while nothing else differs, else `now` (ms) in seconds."""
+    if previous is not None and replace(previous, update_time=0) == replace(entry, update_time=0):
+        return previous
+    return replace(entry, update_time=now // SECOND)
+
+
+def _devices(faults: NodeFaults) -> tuple[FaultDevice, ...]:
+    groups: dict[tuple[int, int], list[DeviceFault]] = {}
+    for fault in faults.devices:
+        groups.setdefault((fault.device, _TYPE_ORDER[fault.plane]), []).append(fault)
+    return tuple(_device(faults.prefix, groups[key]) for key in sorted(groups))
+
+
+def _device(prefix: str, group: list[DeviceFault]) -> FaultDevice:
+    return FaultDevice(
+        fault_type=FAULT_TYPES[group[0].plane],
+        npu_name=f"{prefix}-{group[0].device}",
+        level=max((fault.level for fault in group), key=CHIP_LEVELS.__getitem__),
+        fault_code=",".join(_ascending(fault.code for fault in group)),
+    )
+
+
+def _ascending(codes: Iterable[str]) -> list[str]:
+    return sorted({code for code in codes if code}, key=_place)
+
+
+def _place(code: str) -> tuple[bool, int, str]:
+    """Codes by value; those of a customised public table need not be hex and come last."""
+    try:
+        return False, int(code, 16), code
+    except ValueError:
+        return True, 0, code
+
+
+def _names(prefix: str, devices: set[int]) -> tuple[str, ...] | None:
+    return tuple(f"{prefix}-{device}" for device in sorted(devices)) or None

@@ -1,0 +1,194 @@
+"""Codecs of the shared documents: `fault-node`, `remain-retry-times`, `recent-reschedule-records`.
+
+The one rule: the bytes are those the field's own writers give for the same content, maps sorted by key; what another
+writer left in a shape that breaks Go readers is a BadDocument, never a guess. `reset.json` is in `resetfile`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
+from agent.domain.reschedule import JobRecords, RescheduleRecord, RetryTimes, TaskReason
+from agent.domain.vocab import NodeName
+from agent.wire import gojson
+
+FAULT_NODE: Final = "fault-node"
+REMAIN_RETRY_TIMES: Final = "remain-retry-times"
+RECENT_RESCHEDULE_RECORDS: Final = "recent-reschedule-records"
+
+_RETRY: Final = ("UUID", "Times")
+
+
+def encode_fault_nodes(entries: Iterable[FaultNodeEntry]) -> str:
+    """The `fault-node` text: elements by NodeName; the empty text when no node is faulty (cache.go:141)."""
+    ordered = sorted(entries, key=lambda entry: entry.node)
+    return gojson.encode([fault_node_object(entry) for entry in ordered]) if ordered else ""
+
+
+def fault_node_object(entry: FaultNodeEntry) -> dict[str, Any]:
+    """One element in key order (volcano rescheduling type.go:189, with NodeDEnable as the documentation has it)."""
+    return {
+        "FaultDeviceList": None if entry.devices is None else [fault_device_object(one) for one in entry.devices],
+        "NodeName": entry.node,
+        "UnhealthyNPU": None if entry.unhealthy is None else list(entry.unhealthy),
+        "NetworkUnhealthyNPU": None if entry.network_unhealthy is None else list(entry.network_unhealthy),
+        "NodeDEnable": entry.node_d_enabled,
+        "NodeHealthState": entry.health,
+        "UpdateTime": entry.update_time,
+    }
+
+
+def fault_device_object(device: FaultDevice) -> dict[str, str]:
+    """One element of FaultDeviceList (type.go:289); the three level fields are always equal (proto.go:228)."""
+    return {
+        "fault_type": device.fault_type,
+        "npu_name": device.npu_name,
+        "fault_level": device.level,
+        "fault_handling": device.level,
+        "large_model_fault_level": device.level,
+        "fault_code": device.fault_code,
+    }
+
+
+def decode_fault_nodes(text: str) -> tuple[FaultNodeEntry, ...]:
+    """Read a `fault-node` text, empty for none; unknown keys are let go. Raises BadDocument."""
+    if not text.strip():
+        return ()
+    value = gojson.decode(text)
+    items = gojson.list_of({"fault-node": value}, "fault-node", "") or []
+    return tuple(_fault_node(item, f"/{i}") for i, item in enumerate(items))
+
+
+def _fault_node(value: Any, place: str) -> FaultNodeEntry:
+    obj = gojson.as_object(value, place)
+    devices = gojson.list_of(obj, "FaultDeviceList", place)
+    at = gojson.pointer(place, "FaultDeviceList")
+    return FaultNodeEntry(
+        node=NodeName(gojson.text_of(obj, "NodeName", place)),
+        health=gojson.text_of(obj, "NodeHealthState", place),
+        devices=None if devices is None else tuple(_fault_device(one, f"{at}/{i}") for i, one in enumerate(devices)),
+        unhealthy=_strings(obj, "UnhealthyNPU", place),
+        network_unhealthy=_strings(obj, "NetworkUnhealthyNPU", place),
+        node_d_enabled=gojson.bool_of(obj, "NodeDEnable", place),
+        update_time=gojson.int_of(obj, "UpdateTime", place),
+    )
+
+
+def _fault_device(value: Any, place: str) -> FaultDevice:
+    obj = gojson.as_object(value, place)
+    return FaultDevice(
+        fault_type=gojson.text_of(obj, "fault_type", place),
+        npu_name=gojson.text_of(obj, "npu_name", place),
+        level=gojson.text_of(obj, "fault_level", place),
+        fault_code=gojson.text_of(obj, "fault_code", place),
+    )
+
+
+def _strings(obj: Mapping[str, Any], name: str, place: str) -> tuple[str, ...] | None:
+    found = gojson.list_of(obj, name, place)
+    if found is None:
+        return None
+    return tuple(gojson.text_of({"": value}, "", f"{place}/{name}/{i}") for i, value in enumerate(found))
+
+
+def encode_retry_times(left: Mapping[str, RetryTimes]) -> str:
+    """The `remain-retry-times` text: job -> UUID and Times, always valid JSON.
+
+    Never the empty text, though other writers leave it: ascend-operator would fail every waiting job
+    (unconditaional_retry.go:40).
+    """
+    return gojson.encode({job: {"UUID": one.uid, "Times": one.times, **one.extra} for job, one in sorted(left.items())})
+
+
+def decode_retry_times(text: str) -> dict[str, RetryTimes]:
+    """Read `remain-retry-times`, empty for none. A null entry, which readers dereference, is let go.
+
+    Raises BadDocument: a Times that is no integer breaks the whole map for Go readers.
+    """
+    if not text.strip():
+        return {}
+    found: dict[str, RetryTimes] = {}
+    for job, value in gojson.decode_object(text).items():
+        if value is None:
+            continue
+        place = gojson.pointer("", job)
+        obj = gojson.as_object(value, place)
+        uid, times = gojson.text_of(obj, "UUID", place), gojson.int_of(obj, "Times", place)
+        found[job] = RetryTimes(uid, times, gojson.unknown(obj, _RETRY))
+    return found
+
+
+def encode_reschedule(jobs: Mapping[str, JobRecords]) -> str:
+    """The `recent-reschedule-records` text, or the empty text for no job (cache.go:183). See `budget` for its limit."""
+    return gojson.encode({job: job_object(one) for job, one in sorted(jobs.items())}) if jobs else ""
+
+
+def job_object(job: JobRecords) -> dict[str, Any]:
+    """One job in key order (type.go:206); AdditionalInfo only when there is something to say."""
+    obj: dict[str, Any] = {
+        "JobID": job.job,
+        "TotalRescheduleTimes": job.total,
+        "RescheduleRecords": [record_object(record) for record in job.records],
+    }
+    return obj | {"AdditionalInfo": job.additional_info} if job.additional_info else obj
+
+
+def record_object(record: RescheduleRecord) -> dict[str, Any]:
+    """One record in key order (type.go:219, 229)."""
+    return {
+        "LogFileFormatTime": record.log_time,
+        "RescheduleTimeStamp": record.timestamp,
+        "ReasonOfTask": [
+            {
+                "RescheduleReason": task.reason,
+                "PodName": task.pod,
+                "NodeName": task.node,
+                "NodeRankIndex": task.rank_index,
+            }
+            for task in record.tasks
+        ],
+    }
+
+
+def decode_reschedule(text: str) -> dict[str, JobRecords]:
+    """Read `recent-reschedule-records`, empty for none; null lists are empty ones. Raises BadDocument."""
+    if not text.strip():
+        return {}
+    found: dict[str, JobRecords] = {}
+    for job, value in gojson.decode_object(text).items():
+        if value is not None:
+            one = _job(value, gojson.pointer("", job))
+            found[job] = one if one.job else replace(one, job=job)
+    return found
+
+
+def _job(value: Any, place: str) -> JobRecords:
+    obj = gojson.as_object(value, place)
+    records = gojson.list_of(obj, "RescheduleRecords", place) or []
+    return JobRecords(
+        job=gojson.text_of(obj, "JobID", place),
+        total=gojson.int_of(obj, "TotalRescheduleTimes", place),
+        records=tuple(_record(one, f"{place}/RescheduleRecords/{i}") for i, one in enumerate(records)),
+        additional_info=gojson.text_of(obj, "AdditionalInfo", place),
+    )
+
+
+def _record(value: Any, place: str) -> RescheduleRecord:
+    obj = gojson.as_object(value, place)
+    tasks = gojson.list_of(obj, "ReasonOfTask", place) or []
+    return RescheduleRecord(
+        log_time=gojson.text_of(obj, "LogFileFormatTime", place),
+        timestamp=gojson.int_of(obj, "RescheduleTimeStamp", place),
+        tasks=tuple(_task(one, f"{place}/ReasonOfTask/{i}") for i, one in enumerate(tasks)),
+    )
+
+
+def _task(value: Any, place: str) -> TaskReason:
+    obj = gojson.as_object(value, place)
+    return TaskReason(
+        reason=gojson.text_of(obj, "RescheduleReason", place),
+        pod=gojson.text_of(obj, "PodName", place),
+        node=gojson.text_of(obj, "NodeName", place),
+        rank_index=gojson.text_of(obj, "NodeRankIndex", place),
+    )

@@ -1,0 +1,269 @@
+"""The bytes of the shared documents, from cases worked by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
+from agent.domain.reschedule import JobRecords, RescheduleRecord, RetryTimes, TaskReason
+from agent.domain.reset import (
+    Phase,
+    Policy,
+    RankEntry,
+    Recovery,
+    ResetDevice,
+    ResetInfo,
+    ResetLimits,
+    Signal,
+    merge,
+    recorded,
+    start,
+    step,
+)
+from agent.domain.vocab import Millis, NodeName
+from agent.errors import BadDocument
+from agent.wire.documents import (
+    decode_fault_nodes,
+    decode_reschedule,
+    decode_retry_times,
+    encode_fault_nodes,
+    encode_reschedule,
+    encode_retry_times,
+)
+from agent.wire.resetfile import decode_reset, encode_reset, reset_data
+
+T0 = Millis(1767225600000)
+
+FAULT_NODE = (
+    '[{"FaultDeviceList":[{"fault_type":"CardUnhealthy","npu_name":"Ascend910-2","fault_level":"SeparateNPU",'
+    '"fault_handling":"SeparateNPU","large_model_fault_level":"SeparateNPU","fault_code":"80E18402"}],"NodeName":"n1",'
+    '"UnhealthyNPU":["Ascend910-2"],"NetworkUnhealthyNPU":null,"NodeDEnable":false,"NodeHealthState":"CardUnhealthy",'
+    '"UpdateTime":1767225600}]'
+)
+ENTRY = FaultNodeEntry(
+    node=NodeName("n1"),
+    health="CardUnhealthy",
+    devices=(FaultDevice("CardUnhealthy", "Ascend910-2", "SeparateNPU", "80E18402"),),
+    unhealthy=("Ascend910-2",),
+    update_time=1767225600,
+)
+
+
+def test_fault_node_of_the_worked_case() -> None:
+    assert encode_fault_nodes([ENTRY]) == FAULT_NODE
+    assert decode_fault_nodes(FAULT_NODE) == (ENTRY,)
+
+
+def test_fault_node_is_empty_text_for_none_and_sorted_by_node() -> None:
+    assert encode_fault_nodes([]) == ""
+    assert decode_fault_nodes("") == ()
+    ordered = decode_fault_nodes(encode_fault_nodes([FaultNodeEntry(NodeName(n), "NodeUnhealthy") for n in "cab"]))
+    assert [entry.node for entry in ordered] == ["a", "b", "c"]
+
+
+def test_a_node_without_card_faults_has_an_empty_device_list() -> None:
+    text = encode_fault_nodes([FaultNodeEntry(NodeName("n1"), "NodeUnhealthy", update_time=5)])
+    assert text == (
+        '[{"FaultDeviceList":[],"NodeName":"n1","UnhealthyNPU":null,"NetworkUnhealthyNPU":null,"NodeDEnable":false,'
+        '"NodeHealthState":"NodeUnhealthy","UpdateTime":5}]'
+    )
+
+
+RETRY = '{"train/demo-1":{"UUID":"1","Times":3}}'
+
+
+def test_remain_retry_times_of_the_worked_case() -> None:
+    assert encode_retry_times({"train/demo-1": RetryTimes("1", 3)}) == RETRY
+    assert decode_retry_times(RETRY) == {"train/demo-1": RetryTimes("1", 3)}
+
+
+def test_remain_retry_times_is_valid_json_even_with_no_job() -> None:
+    assert encode_retry_times({}) == "{}"
+    assert decode_retry_times("") == {}
+
+
+def test_remain_retry_times_lets_null_entries_go_and_keeps_unknown_keys() -> None:
+    left = decode_retry_times('{"b":{"uuid":"u","Times":1,"new":[1]},"a":null}')
+    assert encode_retry_times(left) == '{"b":{"UUID":"u","Times":1,"new":[1]}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"ns/a":{"Times":"3"}}', "/ns~1a/Times"),
+        ('{"ns/a":[]}', "/ns~1a"),
+        ("[]", "/"),
+        ('{"a":{"UUID":1}}', "/a/UUID"),
+    ],
+)
+def test_retry_times_of_a_wrong_type_name_their_place(text: str, place: str) -> None:
+    with pytest.raises(BadDocument) as caught:
+        decode_retry_times(text)
+    assert caught.value.place == place
+
+
+RECORDS = (
+    '{"default/train-1-u":{"JobID":"default/train-1-u","TotalRescheduleTimes":1,"RescheduleRecords":'
+    '[{"LogFileFormatTime":"I0908 11:36:10","RescheduleTimeStamp":1757302570,"ReasonOfTask":'
+    '[{"RescheduleReason":"pod-failed","PodName":"train-1-worker-0","NodeName":"node2","NodeRankIndex":"1"}]}]}}'
+)
+RECORDED = JobRecords(
+    "default/train-1-u",
+    1,
+    (RescheduleRecord("I0908 11:36:10", 1757302570, (TaskReason("pod-failed", "train-1-worker-0", "node2", "1"),)),),
+)
+
+
+def test_reschedule_records_as_volcano_writes_them() -> None:
+    assert encode_reschedule({"default/train-1-u": RECORDED}) == RECORDS
+    assert decode_reschedule(RECORDS) == {"default/train-1-u": RECORDED}
+    assert (encode_reschedule({}), decode_reschedule("")) == ("", {})
+
+
+def test_additional_info_comes_last_and_only_when_there_is_some() -> None:
+    text = encode_reschedule({"a": JobRecords("a", 2, (), "3 older jobs dropped")})
+    assert text == (
+        '{"a":{"JobID":"a","TotalRescheduleTimes":2,"RescheduleRecords":[],"AdditionalInfo":"3 older jobs dropped"}}'
+    )
+
+
+def test_a_time_stamp_as_text_breaks_the_document_by_name() -> None:
+    with pytest.raises(BadDocument) as caught:
+        decode_reschedule('{"a":{"RescheduleRecords":[{"RescheduleTimeStamp":"1"}]}}')
+    assert caught.value.place == "/a/RescheduleRecords/0/RescheduleTimeStamp"
+
+
+def entry(rank: int, status: str, policy: str, codes: str = "[]", spelled: str = "") -> str:
+    return (
+        f'{{"RankId":{rank},"LogicId":{rank},"Status":"{status}","Policy":"{policy}","InitialPolicy":"restart_request",'
+        f'"ErrorCode":{codes},"ErrorCodeHex":"{spelled}","RecoveryId":1}}'
+    )
+
+
+def reset(entries: str, update: int, retry: int) -> str:
+    return (
+        f'{{"RankList":[{entries}],"UpdateTime":{update},"RetryTime":{retry},"FaultFlushing":false,"GracefulExit":0,'
+        '"RestartFaultProcess":false}'
+    )
+
+
+def listed(status: str, policy: str) -> str:
+    faulty = entry(2, status, policy, "[2160689152]", "80C98000")
+    return ",".join([entry(0, status, policy), entry(1, status, policy), faulty, entry(3, status, policy)])
+
+
+def demo() -> Recovery:
+    devices = [ResetDevice(i, i, NodeName("n1"), i, ("80C98000",) if i == 2 else ()) for i in range(4)]
+    made = start(1, Policy.RESTART_REQUEST, devices, NodeName("n1"), T0, ResetLimits())
+    assert isinstance(made, Recovery)
+    return made
+
+
+def moved(recovery: Recovery, signal: Signal, seconds: int) -> Recovery:
+    made = step(recovery, signal, Millis(T0 + seconds * 1000), ResetLimits())
+    assert made is not None
+    return made.recovery
+
+
+def test_reset_json_of_the_worked_case_that_recovers() -> None:
+    recovery = demo()
+    first = merge(decode_reset('{"status":"initializing"}'), recovery, T0)
+    text = encode_reset(first.info)
+    assert text == reset(listed("unrecovered", "restart_request"), 1767225600, 0)
+    recovery = moved(recorded(recovery, first), Signal.CODES_GONE, 20)
+    second = merge(decode_reset(text), recovery, Millis(T0 + 20_000))
+    text = encode_reset(second.info)
+    assert text == reset(listed("recovered", "restart_request"), 1767225620, 1)
+    recovery = moved(recorded(recovery, second), Signal.DEADLINE, 110)
+    assert encode_reset(merge(decode_reset(text), recovery, Millis(T0 + 110_000)).info) == reset("", 1767225710, 1)
+
+
+def test_reset_json_of_the_worked_case_that_fails() -> None:
+    recovery = demo()
+    first = merge(decode_reset('{"status":"initializing"}'), recovery, T0)
+    recovery = moved(recorded(recovery, first), Signal.DEADLINE, 30)
+    second = merge(first.info, recovery, Millis(T0 + 30_000))
+    assert encode_reset(second.info) == reset(listed("failed", "isolate"), 1767225630, 0)
+    recovery = moved(recorded(recovery, second), Signal.DEADLINE, 150)
+    assert recovery.phase is Phase.LEAVING
+    assert encode_reset(merge(second.info, recovery, Millis(T0 + 150_000)).info) == reset("", 1767225750, 1)
+
+
+def test_the_config_map_gets_its_checksum_and_keeps_what_is_not_ours() -> None:
+    live = {"reset.json": "x", "checkCode": "", "mine": "1", "restartType": "podReschedule"}
+    info = ResetInfo(rank_list=())
+    assert reset_data(info, None, live) == {
+        "reset.json": (
+            '{"RankList":[],"UpdateTime":0,"RetryTime":0,"FaultFlushing":false,"GracefulExit":0,'
+            '"RestartFaultProcess":false}'
+        ),
+        "checkCode": "2e3fdb96df01322d394485be117076da0914f97a9b3cc2abb9ceb13bcbf96e5f",
+        "mine": "1",
+        "restartType": "podReschedule",
+    }
+    assert reset_data(info, "hotReset", {})["restartType"] == "hotReset"
+
+
+def test_unknown_keys_null_lists_and_a_missing_status_survive() -> None:
+    text = (
+        '{"RankList":[{"RankId":1,"LogicId":0,"Policy":"","InitialPolicy":"","ErrorCode":null,"ErrorCodeHex":"",'
+        '"RecoveryId":"other","New":{"a":[]}}],"UpdateTime":1,"RetryTime":2,"FaultFlushing":true,"GracefulExit":1,'
+        '"RestartFaultProcess":true,"More":null}'
+    )
+    info = decode_reset(text)
+    assert (info.rank_list or ())[0].recovery_id is None
+    assert encode_reset(info) == text
+    assert encode_reset(decode_reset("{}")).startswith('{"RankList":null,')
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"RetryTime":"3"}', "/RetryTime"),
+        ('{"RetryTime":1.0}', "/RetryTime"),
+        ('{"RankList":{}}', "/RankList"),
+        ('{"RankList":[null]}', "/RankList/0"),
+        ('{"RankList":[{},{"Status":1}]}', "/RankList/1/Status"),
+        ('{"RankList":[{"LogicId":2147483648}]}', "/RankList/0/LogicId"),
+        ('{"RankList":[{"ErrorCode":[1,"2"]}]}', "/RankList/0/ErrorCode/1"),
+        ('{"FaultFlushing":0}', "/FaultFlushing"),
+        ("[]", "/"),
+        ('{"RankList":[', "line 1 column 14"),
+    ],
+)
+def test_a_reset_json_that_go_refuses_names_its_place(text: str, place: str) -> None:
+    with pytest.raises(BadDocument) as caught:
+        decode_reset(text)
+    assert caught.value.place == place
+
+
+INTS = st.integers(-(2**31), 2**31 - 1)
+KEYS = st.text(min_size=1, max_size=5).map(lambda key: "x" + key)
+ENTRIES = st.builds(
+    RankEntry,
+    rank_id=INTS,
+    logic_id=INTS,
+    status=st.none() | st.text(max_size=5),
+    policy=st.text(max_size=5),
+    initial_policy=st.text(max_size=5),
+    error_code=st.none() | st.lists(st.integers(0, 2**40), max_size=3).map(tuple),
+    error_code_hex=st.text(max_size=5),
+    recovery_id=st.none() | st.integers(1, 2**40),
+    raw=st.dictionaries(KEYS, st.integers(), max_size=2),
+)
+
+
+@given(
+    st.builds(
+        ResetInfo,
+        rank_list=st.none() | st.lists(ENTRIES, max_size=3).map(tuple),
+        update_time=INTS,
+        retry_time=INTS,
+        fault_flushing=st.booleans(),
+        graceful_exit=INTS,
+        restart_fault_process=st.booleans(),
+        extra=st.dictionaries(KEYS, st.text(), max_size=2),
+    )
+)
+def test_reset_json_reads_back_what_it_wrote(info: ResetInfo) -> None:
+    assert decode_reset(encode_reset(info)) == info
