@@ -257,6 +257,14 @@ def test_what_got_well_before_it_was_shown_is_shown_unrecovered_first() -> None:
     assert ({e.status for e in info.rank_list or ()}, info.retry_time) == ({"recovered"}, 1)
 
 
+def test_a_recovered_write_the_ledger_never_heard_of_is_not_raised_again_on_leaving() -> None:
+    info, recovery = shown(begun(), ResetInfo())
+    well = after(recovery, (Signal.CODES_GONE, 10))
+    info = merge(info, well, at(10)).info
+    left = merge(info, after(well, (Signal.LEAVE_ACT, 11)), at(11))
+    assert (left.info.rank_list, left.info.retry_time, left.raised) == ((), 1, False)
+
+
 def test_failed_isolates_without_raising_and_leaves_with_one_raise() -> None:
     info, recovery = shown(begun(), ResetInfo(retry_time=2))
     info, recovery = shown(after(recovery, (Signal.DEADLINE, 30)), info, 30)
