@@ -1,0 +1,224 @@
+"""The HCCL variables of a job's processes, read the way HCCL reads them.
+
+The one rule: a variable that the pod's spec does not show is unknown, never off; scripts export them too.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from agent.errors import BadInput
+
+T = TypeVar("T")
+
+RETRY_ENABLE: Final = "HCCL_OP_RETRY_ENABLE"
+RETRY_PARAMS: Final = "HCCL_OP_RETRY_PARAMS"
+EXPANSION_MODE: Final = "HCCL_OP_EXPANSION_MODE"
+RDMA_TIMEOUT: Final = "HCCL_RDMA_TIMEOUT"
+RDMA_RETRY_CNT: Final = "HCCL_RDMA_RETRY_CNT"
+INTER_HCCS_DISABLE: Final = "HCCL_INTER_HCCS_DISABLE"
+
+DEFAULT_RDMA_TIMEOUT: Final = 20
+DEFAULT_RDMA_RETRY_CNT: Final = 7
+INVISIBLE_THRESHOLD_MS: Final = 30_000.0
+"""The vendor's round figure, for when the timers cannot be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpRetry:
+    """Levels on which HCCL executes a failed operator again: L1 between servers, L2 between super-pods."""
+
+    l1: bool = False
+    l2: bool = False
+    l0_given: bool = False
+    """L0 was named; newer HCCL accepts it with a warning and without effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryParams:
+    """Times of the operator retry: count, and milliseconds before the first and between later ones."""
+
+    max_cnt: int = 1
+    hold_time: int = 5000
+    interval_time: int = 1000
+
+
+class Expansion(StrEnum):
+    """Words that HCCL takes for where operators are expanded; unset means AI_CPU on A3."""
+
+    AI_CPU = "AI_CPU"
+    AICPU_CACHE_DISABLE = "AICPU_CacheDisable"
+    AIV = "AIV"
+    HOST = "HOST"
+    HOST_TS = "HOST_TS"
+
+    @property
+    def on_ai_cpu(self) -> bool:
+        """Only these two kinds can switch to a backup NIC."""
+        return self in (Expansion.AI_CPU, Expansion.AICPU_CACHE_DISABLE)
+
+
+def parse_op_retry_enable(text: str) -> OpRetry:
+    """Levels of HCCL_OP_RETRY_ENABLE, e.g. `L0:0, L1:1, L2:1` (HCCL externalinput.cc:1758-1885).
+
+    ASCII spaces count nowhere, tabs do; blank is all off; a level left out is off. Raises BadInput.
+    """
+    packed = text.replace(" ", "")
+    if not packed:
+        return OpRetry()
+    items = packed.split(",")
+    if len(items) > 3:
+        raise BadInput(f"{len(items)} entries, at most 3 are allowed", place=RETRY_ENABLE)
+    levels: dict[str, bool] = {}
+    for item in items:
+        level, colon, value = item.partition(":")
+        if level not in ("L0", "L1", "L2") or not colon or value not in ("0", "1"):
+            raise BadInput(f"entry {item!r} is not L0, L1 or L2 with :0 or :1", place=RETRY_ENABLE)
+        if level in levels:
+            raise BadInput(f"level {level} is given twice", place=RETRY_ENABLE)
+        levels[level] = value == "1"
+    return OpRetry(levels.get("L1", False), levels.get("L2", False), "L0" in levels)
+
+
+_BLANK: Final = r"[ \t\n\v\f\r]*"
+_NUMBER: Final = _BLANK + r"([+-]?[0-9]+)"
+_PARAMS: Final = re.compile(f"MaxCnt:{_NUMBER},{_BLANK}HoldTime:{_NUMBER},{_BLANK}IntervalTime:{_NUMBER}")
+
+
+def parse_op_retry_params(text: str) -> RetryParams:
+    """Times of HCCL_OP_RETRY_PARAMS (HCCL externalinput.cc:1887-1927): all three keys, this order, this case.
+
+    Blanks may follow a colon or a comma; what follows the last number is ignored; out of range is an error and
+    not clamped; set but empty is an error. Raises BadInput.
+    """
+    match = _PARAMS.match(text)
+    if match is None:
+        raise BadInput(
+            f"{text[:80]!r} is not of the form MaxCnt:n, HoldTime:n, IntervalTime:n",
+            place=RETRY_PARAMS,
+            hint="three keys in this order and case, no blank before a comma or colon",
+        )
+    max_cnt, hold, interval = match.groups()
+    return RetryParams(
+        _within(RETRY_PARAMS, "MaxCnt", max_cnt, 1, 10),
+        _within(RETRY_PARAMS, "HoldTime", hold, 0, 60_000),
+        _within(RETRY_PARAMS, "IntervalTime", interval, 0, 60_000),
+    )
+
+
+def parse_expansion_mode(text: str) -> Expansion:
+    """Word of HCCL_OP_EXPANSION_MODE. Raises BadInput for a word HCCL does not know."""
+    try:
+        return Expansion(text)
+    except ValueError:
+        raise BadInput(f"unknown word {text[:80]!r}", place=EXPANSION_MODE) from None
+
+
+def parse_rdma_timeout(text: str) -> int:
+    """HCCL_RDMA_TIMEOUT, 5 to 20 on A3: the exponent of the RDMA time-out. Raises BadInput."""
+    return _within(RDMA_TIMEOUT, "", text, 5, 20)
+
+
+def parse_rdma_retry_cnt(text: str) -> int:
+    """HCCL_RDMA_RETRY_CNT, 1 to 7: how often a packet is sent again. Raises BadInput."""
+    return _within(RDMA_RETRY_CNT, "", text, 1, 7)
+
+
+def parse_inter_hccs_disable(text: str) -> bool:
+    """HCCL_INTER_HCCS_DISABLE: true makes servers of one super-pod talk over RDMA too. Raises BadInput."""
+    word = text.lower()
+    if word not in ("true", "false"):
+        raise BadInput(f"{text[:80]!r} is neither TRUE nor FALSE", place=INTER_HCCS_DISABLE)
+    return word == "true"
+
+
+def _within(place: str, key: str, text: str, low: int, high: int) -> int:
+    name = f"{key} " if key else ""
+    if re.fullmatch(r"[+-]?[0-9]+", text) is None:
+        raise BadInput(f"{name}{text[:40]!r} is not a whole number", place=place)
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    value = int(digits[:12]) * (-1 if text.startswith("-") else 1)
+    if not low <= value <= high:
+        raise BadInput(f"{name}{text[:40]} is outside {low} to {high}", place=place)
+    return value
+
+
+class Sight(StrEnum):
+    """How a variable was found."""
+
+    KNOWN = "known"
+    UNSET = "unset"
+    """The environment can be seen and does not hold it: HCCL's default is in force."""
+    UNKNOWN = "unknown"
+    """The spec does not show it; the start script may have set it."""
+    INVALID = "invalid"
+    """It is set to a text that HCCL would not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """One variable: how it was found, its value if known, and what is wrong with it if invalid."""
+
+    sight: Sight = Sight.UNKNOWN
+    value: T | None = None
+    problem: str = ""
+
+    def effective(self, default: T) -> T | None:
+        """The value in force: as set, the default if visibly unset, None if unknown or invalid."""
+        return default if self.sight is Sight.UNSET else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class HcclEnv:
+    """The variables that decide about borrowing, of the processes of one job on one node."""
+
+    retry: Seen[OpRetry] = Seen()
+    params: Seen[RetryParams] = Seen()
+    expansion: Seen[Expansion] = Seen()
+    rdma_timeout: Seen[int] = Seen()
+    rdma_retry_cnt: Seen[int] = Seen()
+    inter_hccs_disable: Seen[bool] = Seen()
+
+
+def env_from(mapping: Mapping[str, str | None] | None, visible: bool) -> HcclEnv:
+    """The environment of a pod's spec, or one that a setting states.
+
+    `visible`: the whole environment is known, so that an absent variable is unset; else it is unknown. A None
+    value (a reference whose target was not read) is unknown in either case.
+    """
+    given = mapping if mapping is not None else {}
+
+    def seen(name: str, parse: Callable[[str], T]) -> Seen[T]:
+        if name not in given:
+            return Seen(Sight.UNSET if visible else Sight.UNKNOWN)
+        text = given[name]
+        if text is None:
+            return Seen(Sight.UNKNOWN)
+        try:
+            return Seen(Sight.KNOWN, parse(text))
+        except BadInput as error:
+            return Seen(Sight.INVALID, problem=str(error))
+
+    return HcclEnv(
+        retry=seen(RETRY_ENABLE, parse_op_retry_enable),
+        params=seen(RETRY_PARAMS, parse_op_retry_params),
+        expansion=seen(EXPANSION_MODE, parse_expansion_mode),
+        rdma_timeout=seen(RDMA_TIMEOUT, parse_rdma_timeout),
+        rdma_retry_cnt=seen(RDMA_RETRY_CNT, parse_rdma_retry_cnt),
+        inter_hccs_disable=seen(INTER_HCCS_DISABLE, parse_inter_hccs_disable),
+    )
+
+
+def flap_threshold_ms(env: HcclEnv) -> float:
+    """How long RDMA itself sends again, in ms; only a link that is down for longer (strictly) is borrowed.
+
+    4.096 µs x 2^TIMEOUT x RETRY_CNT, 30064.8 ms by default (HCCL platform/common/externalinput.h:45-52);
+    30000 when a timer cannot be seen or read.
+    """
+    timeout = env.rdma_timeout.effective(DEFAULT_RDMA_TIMEOUT)
+    count = env.rdma_retry_cnt.effective(DEFAULT_RDMA_RETRY_CNT)
+    if timeout is None or count is None:
+        return INVISIBLE_THRESHOLD_MS
+    return float(4.096 * 2**timeout * count / 1000)

@@ -1,0 +1,208 @@
+"""What is wrong with a rank table that could be read: findings, each with a code and a JSON pointer.
+
+The one rule: only what the table itself shows is judged; what needs the job's environment is left to who knows it.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, pair_die
+from agent.wire.ranktablefile import TableCode
+
+_DEFAULT_PORT: Final = 16666
+_DEFAULT_BACKUP_PORT: Final = 16667
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: its code, a JSON pointer to it, words, and whether HCCL or the document refuse it."""
+
+    code: TableCode
+    pointer: str
+    message: str
+    severity: Severity = "error"
+
+
+def validate(table: RankTable) -> tuple[Finding, ...]:
+    """Every finding that the table alone can show, in the order of its fields (HCCL topoinfo_ranktable*.cc).
+
+    What needs the job's environment is not judged here: whether host_ip and backups are required, and device_ip
+    within one super-pod. A backup that does not fit is a warning here; a borrow refuses it.
+    """
+    if table.version == "2.0":
+        return ()
+    return (*_whole(table), *_servers(table), *_devices(table), *_backups(table), *_ranks(table), *_super_pods(table))
+
+
+def _whole(table: RankTable) -> Iterator[Finding]:
+    if table.server_count is not None and table.server_count != len(table.servers):
+        message = f"{table.server_count} is written, {len(table.servers)} are listed"
+        yield Finding(TableCode.SERVER_COUNT_MISMATCH, "/server_count", message)
+    if table.version == "1.2" and table.effective_mode() == "ai_server":
+        why = "super_device_id of every device" if table.super_pods else "super_pod_list"
+        message = f"without {why} HCCL uses AI-server mode: no super-pods"
+        yield Finding(TableCode.MODE_AI_SERVER, "/super_pod_list", message, "warning")
+
+
+def _each_device(table: RankTable) -> Iterator[tuple[str, Server, RankDevice]]:
+    for number, server in enumerate(table.servers):
+        for index, device in enumerate(server.devices):
+            yield f"/server_list/{number}/device/{index}", server, device
+
+
+def _servers(table: RankTable) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for number, server in enumerate(table.servers):
+        at = f"/server_list/{number}"
+        if len(server.server_id) > 64:
+            yield Finding(TableCode.SERVER_ID_LEN, f"{at}/server_id", "longer than 64 characters")
+        if server.server_id in seen:
+            yield Finding(TableCode.SERVER_ID_DUP, f"{at}/server_id", f"{server.server_id[:64]} is listed twice")
+        seen.add(server.server_id)
+        if server.host_ip and not _is_ip(server.host_ip, only_v4=True):
+            yield Finding(TableCode.HOST_IP_INVALID, f"{at}/host_ip", f"{server.host_ip[:64]!r} is not IPv4")
+
+
+def _devices(table: RankTable) -> Iterator[Finding]:
+    several = len(table.servers) > 1 if table.version == "1.0" else len(table.super_pods) > 1
+    ids: set[tuple[str, int]] = set()
+    host_ports: set[tuple[str, int]] = set()
+    ips: set[str] = set()
+    for at, server, device in _each_device(table):
+        if (server.server_id, device.device_id) in ids:
+            yield Finding(TableCode.DEVICE_ID_DUP, f"{at}/device_id", f"{device.device_id} is listed twice")
+        ids.add((server.server_id, device.device_id))
+        if not device.device_ip and several:
+            yield Finding(TableCode.DEVICE_IP_REQUIRED, f"{at}/device_ip", "is needed across servers or super-pods")
+        yield from _bad_addresses(device.device_ip, f"{at}/device_ip")
+        for address in sorted(addresses(device.device_ip) & ips):
+            yield Finding(TableCode.DEVICE_IP_DUP, f"{at}/device_ip", f"{address} is another device's too")
+        ips |= addresses(device.device_ip)
+        for key in ("device_port", "backup_device_port", "host_port"):
+            port = getattr(device, key)
+            if port is not None and not 1 <= port <= 65535:
+                yield Finding(TableCode.PORT_RANGE, f"{at}/{key}", f"{port} is outside 1 to 65535")
+            elif port is not None and port < 1024:
+                yield Finding(TableCode.PORT_RESERVED, f"{at}/{key}", f"{port} is a system port", "warning")
+        if device.host_port is not None:
+            if (server.server_id, device.host_port) in host_ports:
+                message = f"{device.host_port} is another device's of this server too"
+                yield Finding(TableCode.HOST_PORT_DUP, f"{at}/host_port", message)
+            host_ports.add((server.server_id, device.host_port))
+
+
+def _backups(table: RankTable) -> Iterator[Finding]:
+    dies = {(server.server_id, device.device_id): device for _, server, device in _each_device(table)}
+    backups: set[str] = set()
+    for at, server, device in _each_device(table):
+        if not device.backup_device_ip:
+            continue
+        place = f"{at}/backup_device_ip"
+        mine = addresses(device.backup_device_ip)
+        yield from _bad_addresses(device.backup_device_ip, place)
+        for address in sorted(mine & backups):
+            yield Finding(TableCode.BACKUP_DUP, place, f"{address} is another rank's backup too")
+        backups |= mine
+        pair = dies.get((server.server_id, pair_die(device.device_id)))
+        if mine & addresses(device.device_ip):
+            yield Finding(TableCode.BACKUP_SELF, place, "is the device's own address")
+        elif pair is None:
+            message = f"device {pair_die(device.device_id)}, the other die of its NPU, is not in the table"
+            yield Finding(TableCode.BACKUP_NOT_PAIR, place, message, "warning")
+        elif not mine & addresses(pair.device_ip):
+            message = f"is not the address of device {pair_die(device.device_id)}, the other die of its NPU"
+            yield Finding(TableCode.BACKUP_NOT_PAIR, place, message, "warning")
+        if pair is not None:
+            yield from _port_clash(at, device, pair)
+
+
+def _port_clash(at: str, device: RankDevice, pair: RankDevice) -> Iterator[Finding]:
+    """One NIC must not use one port in both roles; HCCL itself compares only ports that are both written."""
+    backup = _DEFAULT_BACKUP_PORT if device.backup_device_port is None else device.backup_device_port
+    main = _DEFAULT_PORT if pair.device_port is None else pair.device_port
+    if backup != main:
+        return
+    written = device.backup_device_port is not None and pair.device_port is not None
+    message = f"{backup} is the main port of device {pair.device_id} too"
+    severity: Severity = "error" if written else "warning"
+    yield Finding(TableCode.BACKUP_PORT_CLASH, f"{at}/backup_device_port", message, severity)
+
+
+def _ranks(table: RankTable) -> Iterator[Finding]:
+    total = sum(len(server.devices) for server in table.servers)
+    seen: set[int] = set()
+    for at, _, device in _each_device(table):
+        if device.rank_id in seen:
+            yield Finding(TableCode.RANK_DUP, f"{at}/rank_id", f"rank {device.rank_id} is given twice")
+        elif device.rank_id >= total:
+            message = f"rank {device.rank_id} is outside 0 to {total - 1}"
+            yield Finding(TableCode.RANK_NOT_CONTIGUOUS, f"{at}/rank_id", message)
+        seen.add(device.rank_id)
+    for number, server in enumerate(table.servers):
+        ranks = {device.rank_id for device in server.devices}
+        if ranks and max(ranks) - min(ranks) + 1 != len(ranks):
+            message = f"ranks {min(ranks)} to {max(ranks)} are not all on this server"
+            yield Finding(TableCode.RANK_INTERLEAVED, f"/server_list/{number}/device", message)
+
+
+def _super_pods(table: RankTable) -> Iterator[Finding]:
+    if table.version != "1.2" or not table.super_pods:
+        return
+    home: dict[str, str] = {}
+    names: set[str] = set()
+    for number, pod in enumerate(table.super_pods):
+        at = f"/super_pod_list/{number}"
+        if pod.super_pod_id in names:
+            yield Finding(TableCode.SUPERPOD_DUP, f"{at}/super_pod_id", f"{pod.super_pod_id[:128]} is listed twice")
+        names.add(pod.super_pod_id)
+        for index, server_id in enumerate(pod.server_ids):
+            place = f"{at}/server_list/{index}/server_id"
+            if table.server(server_id) is None:
+                message = f"{server_id[:64]} is not in server_list"
+                yield Finding(TableCode.SUPERPOD_UNKNOWN_SERVER, place, message)
+            elif server_id in home:
+                yield Finding(TableCode.SUPERPOD_DUP, place, f"{server_id[:64]} is in two places of super_pod_list")
+            home.setdefault(server_id, pod.super_pod_id)
+    sdids: set[tuple[str, str]] = set()
+    left: set[str] = set()
+    before = ""
+    for number, server in enumerate(table.servers):
+        at = f"/server_list/{number}"
+        pod_id = home.get(server.server_id)
+        if pod_id is None:
+            message = f"{server.server_id[:64]} is in no super-pod"
+            yield Finding(TableCode.SUPERPOD_MISSING_SERVER, f"{at}/server_id", message)
+            continue
+        if pod_id in left:
+            message = f"servers of super-pod {pod_id[:128]} are not next to each other"
+            yield Finding(TableCode.SUPERPOD_INTERLEAVED, f"{at}/server_id", message)
+        if before and before != pod_id:
+            left.add(before)
+        before = pod_id
+        for index, device in enumerate(server.devices):
+            place = f"{at}/device/{index}/super_device_id"
+            if not device.super_device_id:
+                yield Finding(TableCode.SDID_MISSING, place, "super-pod mode needs it of every rank", "warning")
+            elif (pod_id, device.super_device_id) in sdids:
+                message = f"{device.super_device_id[:64]} is twice in super-pod {pod_id[:128]}"
+                yield Finding(TableCode.SDID_DUP, place, message)
+            sdids.add((pod_id, device.super_device_id))
+
+
+def _bad_addresses(text: str, at: str) -> Iterator[Finding]:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    wrong = [part for part in parts if not _is_ip(part)]
+    if wrong:
+        yield Finding(TableCode.DEVICE_IP_INVALID, at, f"{wrong[0][:64]!r} is neither IPv4 nor IPv6")
+
+
+def _is_ip(text: str, *, only_v4: bool = False) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return address.version == 4 or not only_v4

@@ -1,0 +1,185 @@
+"""HCCL's variables are read as HCCL reads them, and what cannot be seen is unknown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.domain.hccl import (
+    Expansion,
+    OpRetry,
+    RetryParams,
+    Sight,
+    env_from,
+    flap_threshold_ms,
+    parse_expansion_mode,
+    parse_inter_hccs_disable,
+    parse_op_retry_enable,
+    parse_op_retry_params,
+    parse_rdma_retry_cnt,
+    parse_rdma_timeout,
+)
+from agent.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("L1:1,L2:1", OpRetry(True, True)),
+        (" L0:0, L1:1, L2:1 ", OpRetry(True, True, True)),
+        ("L0:0, L1:1, L2:1", OpRetry(True, True, True)),
+        ("", OpRetry(False, False)),
+        ("   ", OpRetry(False, False)),
+        ("L2:1", OpRetry(False, True)),
+        ("L 2 : 1", OpRetry(False, True)),
+        ("L1:1,L2:0", OpRetry(True, False)),
+    ],
+)
+def test_retry_levels_are_read_with_spaces_anywhere(text: str, expected: OpRetry) -> None:
+    assert parse_op_retry_enable(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L1:1,",
+        ",L1:1",
+        "L1:1,,L2:1",
+        "L1",
+        "L1:2",
+        "l1:1",
+        "L3:1",
+        "L1:1,L1:0",
+        "L1:1:0",
+        "L1:1,L2:1,L0:0,L1:0",
+        "L1:1,\tL2:1",
+        "L1:",
+        ":1",
+        "L1:１",
+    ],
+)
+def test_retry_levels_that_hccl_would_not_take_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="HCCL_OP_RETRY_ENABLE"):
+        parse_op_retry_enable(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("MaxCnt:3, HoldTime:5000, IntervalTime:1000", RetryParams(3, 5000, 1000)),
+        ("MaxCnt:3,HoldTime:5000,IntervalTime:1000", RetryParams(3, 5000, 1000)),
+        ("MaxCnt:3,HoldTime:0,IntervalTime:60000junk", RetryParams(3, 0, 60000)),
+        ("MaxCnt: 10,\tHoldTime: 60000,  IntervalTime: 0", RetryParams(10, 60000, 0)),
+        ("MaxCnt:0003,HoldTime:1,IntervalTime:1", RetryParams(3, 1, 1)),
+    ],
+)
+def test_retry_times_are_read(text: str, expected: RetryParams) -> None:
+    assert parse_op_retry_params(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MaxCnt:0,HoldTime:5000,IntervalTime:1000",
+        "MaxCnt:11,HoldTime:5000,IntervalTime:1000",
+        "MaxCnt:3,HoldTime:60001,IntervalTime:1000",
+        "MaxCnt:3,HoldTime:5000,IntervalTime:60001",
+        "MaxCnt:3,HoldTime:-1,IntervalTime:1000",
+        "MaxCnt:99999999999999999999999999,HoldTime:1,IntervalTime:1",
+        "HoldTime:5000,MaxCnt:3,IntervalTime:1000",
+        "MaxCnt:3",
+        "maxcnt:3,HoldTime:5000,IntervalTime:1000",
+        " MaxCnt:3,HoldTime:5000,IntervalTime:1000",
+        "MaxCnt:3 ,HoldTime:5000,IntervalTime:1000",
+        "MaxCnt :3,HoldTime:5000,IntervalTime:1000",
+        "",
+    ],
+)
+def test_retry_times_that_hccl_would_not_take_are_refused_and_not_clamped(text: str) -> None:
+    with pytest.raises(BadInput, match="HCCL_OP_RETRY_PARAMS"):
+        parse_op_retry_params(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "on_ai_cpu"),
+    [("AI_CPU", True), ("AICPU_CacheDisable", True), ("AIV", False), ("HOST", False), ("HOST_TS", False)],
+)
+def test_only_the_ai_cpu_kinds_can_borrow(word: str, on_ai_cpu: bool) -> None:
+    assert parse_expansion_mode(word).on_ai_cpu is on_ai_cpu
+
+
+@pytest.mark.parametrize("word", ["", "ai_cpu", "AICPU", "AI_CPU "])
+def test_an_unknown_expansion_word_is_named(word: str) -> None:
+    with pytest.raises(BadInput, match="HCCL_OP_EXPANSION_MODE"):
+        parse_expansion_mode(word)
+
+
+def test_rdma_timers_have_their_ranges() -> None:
+    assert [parse_rdma_timeout(text) for text in ("5", "20")] == [5, 20]
+    assert [parse_rdma_retry_cnt(text) for text in ("1", "7")] == [1, 7]
+    for text in ("4", "21", "x", "", "1.5", " 20", "٢"):
+        with pytest.raises(BadInput, match="HCCL_RDMA_TIMEOUT"):
+            parse_rdma_timeout(text)
+    for text in ("0", "8", "-1"):
+        with pytest.raises(BadInput, match="HCCL_RDMA_RETRY_CNT"):
+            parse_rdma_retry_cnt(text)
+
+
+def test_hccs_can_be_switched_off_between_servers() -> None:
+    assert parse_inter_hccs_disable("TRUE") is True
+    assert parse_inter_hccs_disable("false") is False
+    with pytest.raises(BadInput, match="HCCL_INTER_HCCS_DISABLE"):
+        parse_inter_hccs_disable("1")
+
+
+def test_an_absent_variable_is_unset_only_where_the_environment_is_seen() -> None:
+    assert env_from(None, visible=False).retry.sight is Sight.UNKNOWN
+    assert env_from({}, visible=True).retry.sight is Sight.UNSET
+    assert env_from({"HCCL_OP_RETRY_ENABLE": None}, visible=True).retry.sight is Sight.UNKNOWN
+    stated = env_from({"HCCL_OP_RETRY_ENABLE": "L2:1"}, visible=False)
+    assert stated.retry.value == OpRetry(False, True)
+    assert stated.params.sight is Sight.UNKNOWN
+    assert stated.retry.effective(OpRetry()) == OpRetry(False, True)
+
+
+def test_a_variable_that_cannot_be_read_keeps_its_problem() -> None:
+    seen = env_from({"HCCL_OP_RETRY_ENABLE": "L9:1"}, visible=True).retry
+    assert (seen.sight, seen.value) == (Sight.INVALID, None)
+    assert "L9:1" in seen.problem
+
+
+def test_unset_expansion_means_ai_cpu() -> None:
+    assert env_from({}, visible=True).expansion.effective(Expansion.AI_CPU) is Expansion.AI_CPU
+
+
+@pytest.mark.parametrize(
+    ("env", "visible", "expected"),
+    [
+        ({}, True, 30064.8),
+        ({}, False, 30000.0),
+        ({"HCCL_RDMA_TIMEOUT": "20", "HCCL_RDMA_RETRY_CNT": "7"}, False, 30064.8),
+        ({"HCCL_RDMA_TIMEOUT": "18"}, True, 7516.2),
+        ({"HCCL_RDMA_TIMEOUT": "5", "HCCL_RDMA_RETRY_CNT": "1"}, True, 0.1),
+        ({"HCCL_RDMA_TIMEOUT": "18"}, False, 30000.0),
+        ({"HCCL_RDMA_TIMEOUT": "99"}, True, 30000.0),
+    ],
+    ids=["visibly unset", "invisible", "stated", "18 and 7", "shortest", "one of two", "unreadable"],
+)
+def test_the_flap_threshold_is_what_rdma_itself_sends_again(
+    env: dict[str, str], visible: bool, expected: float
+) -> None:
+    assert flap_threshold_ms(env_from(env, visible)) == pytest.approx(expected, abs=0.05)
+
+
+@given(st.text(max_size=60))
+def test_no_text_crashes_a_parser(text: str) -> None:
+    names = (
+        "HCCL_OP_RETRY_ENABLE",
+        "HCCL_OP_RETRY_PARAMS",
+        "HCCL_OP_EXPANSION_MODE",
+        "HCCL_RDMA_TIMEOUT",
+        "HCCL_RDMA_RETRY_CNT",
+        "HCCL_INTER_HCCS_DISABLE",
+    )
+    env = env_from(dict.fromkeys(names, text), visible=True)
+    seen = (env.retry, env.params, env.expansion, env.rdma_timeout, env.rdma_retry_cnt, env.inter_hccs_disable)
+    assert {item.sight for item in seen} <= {Sight.KNOWN, Sight.INVALID}
