@@ -1,0 +1,225 @@
+"""Words of rail-borrow: its codes, the faults it is asked about and the answers it gives.
+
+The one rule: every answer carries the number and code of the rule that gave it, and what was looked at before.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from agent.domain.vocab import Millis, NodeName
+
+
+class RailCode(StrEnum):
+    """Every code that an answer or a warning of rail-borrow can carry. Closed."""
+
+    # answers
+    UNKNOWN_TARGET = "UNKNOWN_TARGET"
+    LEDGER_UNREADABLE = "LEDGER_UNREADABLE"
+    ALREADY_DONE = "ALREADY_DONE"
+    CLEAR = "CLEAR"
+    NO_SWITCH_BACK = "NO_SWITCH_BACK"
+    UNSUPPORTED_PRODUCT = "UNSUPPORTED_PRODUCT"
+    HCCS_PATH_SWITCH = "HCCS_PATH_SWITCH"
+    NOT_RAIL_FAULT = "NOT_RAIL_FAULT"
+    NO_RDMA_PEER = "NO_RDMA_PEER"
+    FLAP = "FLAP"
+    ENV_INVALID = "ENV_INVALID"
+    ENV_UNKNOWN = "ENV_UNKNOWN"
+    RETRY_L2_OFF = "RETRY_L2_OFF"
+    EXPANSION_MODE = "EXPANSION_MODE"
+    ENV_MISMATCH = "ENV_MISMATCH"
+    COMM_MODE_UNKNOWN = "COMM_MODE_UNKNOWN"
+    HOST_IP_MISSING = "HOST_IP_MISSING"
+    NO_BACKUP_CONFIGURED = "NO_BACKUP_CONFIGURED"
+    BACKUP_NOT_PAIR = "BACKUP_NOT_PAIR"
+    PORT_CLASH = "PORT_CLASH"
+    BACKUP_NOT_VISIBLE = "BACKUP_NOT_VISIBLE"
+    BACKUP_IN_USE_FAILED = "BACKUP_IN_USE_FAILED"
+    ALREADY_BORROWED = "ALREADY_BORROWED"
+    BACKUP_LINK_DOWN = "BACKUP_LINK_DOWN"
+    BACKUP_LINK_UNKNOWN = "BACKUP_LINK_UNKNOWN"
+    CROSS_DIE_TRAFFIC = "CROSS_DIE_TRAFFIC"
+    PEER_HOST_IP_MISSING = "PEER_HOST_IP_MISSING"
+    PEER_NO_BACKUP_CONFIGURED = "PEER_NO_BACKUP_CONFIGURED"
+    PEER_BACKUP_NOT_PAIR = "PEER_BACKUP_NOT_PAIR"
+    PEER_PORT_CLASH = "PEER_PORT_CLASH"
+    PEER_BACKUP_NOT_VISIBLE = "PEER_BACKUP_NOT_VISIBLE"
+    PEER_BACKUP_LINK_UNKNOWN = "PEER_BACKUP_LINK_UNKNOWN"
+    PEER_ALREADY_BORROWED = "PEER_ALREADY_BORROWED"
+    NO_COMMON_RAIL = "NO_COMMON_RAIL"
+    HOST_PLANE_DOWN = "HOST_PLANE_DOWN"
+    OP_NOT_RETRYABLE = "OP_NOT_RETRYABLE"
+    RETRY_EXHAUSTED = "RETRY_EXHAUSTED"
+    BORROW = "BORROW"
+    LEDGER_FULL = "LEDGER_FULL"
+    # warnings
+    BANDWIDTH_HALVED = "BANDWIDTH_HALVED"
+    SHARED_NPU = "SHARED_NPU"
+    SUBHEALTH_POLICY_EXIT = "SUBHEALTH_POLICY_EXIT"
+    NOT_JUDGED = "NOT_JUDGED"
+    PEERS_ASSUMED = "PEERS_ASSUMED"
+    PORT_DEFAULT_CLASH = "PORT_DEFAULT_CLASH"
+    EXPANSION_DEFAULT = "EXPANSION_DEFAULT"
+    EXPANSION_WORD_UNKNOWN = "EXPANSION_WORD_UNKNOWN"
+    RETRY_L0_IGNORED = "RETRY_L0_IGNORED"
+    RDMA_TIMER_INVALID = "RDMA_TIMER_INVALID"
+
+
+class FaultKind(StrEnum):
+    """What happened to a die, in the terms of rail-borrow."""
+
+    RDMA_DOWN = "rdma_down"
+    RDMA_FLAP = "rdma_flap"
+    HCCS = "hccs"
+    LEAF_SWITCH = "leaf_switch"
+    CQE_ERROR = "cqe_error"
+    OTHER = "other"
+
+    @property
+    def on_rail(self) -> bool:
+        """The fault lies on the RDMA link of a die."""
+        return self not in (FaultKind.HCCS, FaultKind.OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class RailFault:
+    """One fault of one die. `ref` is its printed reference, `event` the id of its occurrence."""
+
+    ref: str
+    node: NodeName
+    device: int
+    kind: FaultKind
+    started_at: Millis
+    ended_at: Millis | None = None
+    event: str = ""
+
+    @property
+    def recovered(self) -> bool:
+        """It has ended; a recover that is older than the fault itself came late and says nothing."""
+        return self.ended_at is not None and self.ended_at >= self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One rank's traffic from its own die to the other die of the same NPU."""
+
+    node: NodeName
+    device_from: int
+    device_to: int
+    npu: int
+    rank: int
+    faulted: bool = False
+    """Its own link failed; else it moves because the other end does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RailNote:
+    """A warning of a plan: something to know that does not stand in its way."""
+
+    code: RailCode
+    detail: str
+
+
+class Outcome(StrEnum):
+    """What a rule said of what it looked at."""
+
+    PASSED = "passed"
+    REFUSED = "refused"
+    SET_ASIDE = "set_aside"
+    """Some faults needed nothing more here; the others went on."""
+    NOT_JUDGED = "not_judged"
+    """What the rule needs was not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One rule that was looked at, in order, with its word."""
+
+    rule: int
+    outcome: Outcome
+    code: RailCode
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Borrow:
+    """Both ends of every link of the failed dies go to the other die: all of these moves, or none."""
+
+    moves: tuple[Move, ...]
+    links: tuple[tuple[int, int], ...]
+    """Pairs of ranks, the lower one first, whose traffic changes its rail."""
+    warnings: tuple[RailNote, ...] = ()
+    faults: tuple[str, ...] = ()
+    """References of the faults that the plan answers."""
+    events: tuple[str, ...] = ()
+    """Occurrence ids of those faults."""
+    rule: int = 28
+    code: RailCode = RailCode.BORROW
+    detail: str = ""
+    checked: tuple[Checked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No borrow, for this reason. Rule 0 is the ledger's own refusal."""
+
+    code: RailCode
+    rule: int
+    detail: str
+    checked: tuple[Checked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Too early to say: ask again at `until`, the first millisecond past the threshold."""
+
+    until: Millis
+    detail: str
+    code: RailCode = RailCode.FLAP
+    rule: int = 9
+    checked: tuple[Checked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Noop:
+    """Nothing is to be done, for this reason."""
+
+    code: RailCode
+    rule: int
+    detail: str
+    checked: tuple[Checked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """Another mechanism answers this fault (HCCS: the 1520 switches change the path, HCCL retries)."""
+
+    detail: str
+    code: RailCode = RailCode.HCCS_PATH_SWITCH
+    rule: int = 6
+    checked: tuple[Checked, ...] = ()
+
+
+Answer: TypeAlias = Borrow | Refuse | Observe | Noop | Delegate
+
+_ADVICE: Final = {
+    RailCode.NO_SWITCH_BACK: "Traffic stays on the backup rail: save a checkpoint, check the repair, return by hand.",
+    RailCode.BACKUP_LINK_UNKNOWN: "Probe the link of the pair die; no borrow is planned without it.",
+    RailCode.PEER_BACKUP_LINK_UNKNOWN: "Probe the link of the peer's pair die; no borrow is planned without it.",
+    RailCode.BACKUP_LINK_DOWN: "Both dies of the NPU are down: reschedule the job away from it.",
+    RailCode.BACKUP_IN_USE_FAILED: "Its own rank and the borrowed one are both affected: reschedule the job.",
+    RailCode.ENV_UNKNOWN: "State the job's HCCL variables in its pod spec or in the agent's settings.",
+    RailCode.COMM_MODE_UNKNOWN: "Annotate the PodGroup with fault-agent/comm-mode: ranktable or rootinfo.",
+    RailCode.HCCS_PATH_SWITCH: "Nothing to borrow: the switches change the path and HCCL retries the operator.",
+}
+
+
+def advice_for(answer: Answer) -> str:
+    """What a person should do about an answer, in a sentence or two; empty when there is nothing to do."""
+    if not isinstance(answer, Borrow):
+        return _ADVICE.get(answer.code, "")
+    text = "Save a checkpoint soon, then repair the link. HCCL does not switch back by itself."
+    if any(note.code is RailCode.SUBHEALTH_POLICY_EXIT for note in answer.warnings):
+        text += " The job's subHealthyStrategy ends it: the borrow buys time only until it is rescheduled."
+    return text
