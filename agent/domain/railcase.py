@@ -1,0 +1,261 @@
+"""The question that rail-borrow is asked, and the facts that its rules derive from it.
+
+The one rule: what is missing, stale or unreadable is answered as unknown, never as good.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum, auto
+from typing import Final
+
+from agent.domain.events import Link
+from agent.domain.hccl import HcclEnv
+from agent.domain.railwords import RailCode, RailFault
+from agent.domain.ranktable import RankDevice, RankTable, Server, npu_of, pair_die
+from agent.domain.reservations import RailLedger, Reservation
+from agent.domain.vocab import MINUTE, JobId, Millis, NodeName
+
+Die = tuple[NodeName, int]
+
+
+class CommMode(StrEnum):
+    """How the job's communicators are made: the rank table names backups, root broadcast pairs dies by itself."""
+
+    RANKTABLE = "ranktable"
+    ROOTINFO = "rootinfo"
+    UNKNOWN = "unknown"
+
+
+class BorrowPolicy(StrEnum):
+    """What may be borrowed once: an NPU (CANN 8.2 and later), or a communicator, here a job's life (CANN 8.1)."""
+
+    PER_NPU = "per_npu"
+    PER_COMMUNICATOR = "per_communicator"
+
+
+class Strictness(StrEnum):
+    """`strict`: a moved peer's NPU counts as borrowed too; `source`: only the failed one's, as HCCL's mark does."""
+
+    STRICT = "strict"
+    SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class RailQuestion:
+    """The faults of one job within one joint window (3 s, collected by the caller) and all that bears on them.
+
+    `ledger` is the book as it was before the window, None if it could not be read. `servers` names the table's
+    server of each node. `peers`, if the caller knows them, are the RDMA peers of each rank. `env` is per node,
+    after what communicators override. `visible` are the device ids a node's processes see, None if not known.
+    """
+
+    job: JobId
+    incarnation: str
+    faults: tuple[RailFault, ...]
+    now: Millis
+    table: RankTable | None
+    comm_mode: CommMode
+    servers: Mapping[NodeName, str]
+    ledger: RailLedger | None
+    product: str = ""
+    links: Mapping[Die, Link] = field(default_factory=dict)
+    visible: Mapping[NodeName, frozenset[int] | None] = field(default_factory=dict)
+    owners: Mapping[Die, JobId] = field(default_factory=dict)
+    env: Mapping[NodeName, HcclEnv] = field(default_factory=dict)
+    peers: Mapping[int, tuple[int, ...]] | None = None
+    freshness: Millis = Millis(MINUTE)
+    policy: BorrowPolicy = BorrowPolicy.PER_NPU
+    strictness: Strictness = Strictness.STRICT
+    host_plane_ok: bool | None = None
+    op_constraints_ok: bool | None = None
+    retries_used: int | None = None
+    cross_die_traffic: bool = False
+    sub_health_strategy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A rank that a plan would touch. `node` is empty when no node is known for its server."""
+
+    rank: int
+    node: NodeName
+    server: Server
+    device: RankDevice
+
+    @property
+    def pair(self) -> int:
+        """The die it would move to."""
+        return pair_die(self.device.device_id)
+
+    @property
+    def npu(self) -> int:
+        """Its physical NPU."""
+        return npu_of(self.device.device_id)
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.node or self.server.server_id} device {self.device.device_id})"
+
+
+_UNKNOWN_ENV: Final = HcclEnv()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question with the faults still in play, in one order whatever order they came in."""
+
+    q: RailQuestion
+    faults: tuple[RailFault, ...]
+    nodes: Mapping[str, NodeName]
+    """Server id -> node."""
+    down: frozenset[Die]
+    """Dies that a fault of this window holds down, also those that were set aside as a flap."""
+    moved: frozenset[tuple[int, int]]
+    """Links that this life of the job already has on the backup side."""
+    faulted: tuple[Seat, ...] = field(init=False)
+    """Ranks whose own die failed, ascending."""
+    changes: tuple[tuple[int, int], ...] = field(init=False)
+    """Links of the faulted ranks that are still on the default side, lower rank first, ascending."""
+    other_ends: tuple[Seat, ...] = field(init=False)
+    """Ranks that must move because a faulted one does, ascending; those faulted themselves left out."""
+
+    def __post_init__(self) -> None:
+        seats = {seat.rank: seat for seat in map(self.seat_of, self.faults) if seat is not None}
+        pairs = {link_of(rank, peer) for rank, seat in seats.items() for peer in self.peers(seat)} - self.moved
+        ends = sorted({rank for link in pairs for rank in link} - set(seats))
+        object.__setattr__(self, "faulted", tuple(seats[rank] for rank in sorted(seats)))
+        object.__setattr__(self, "changes", tuple(sorted(pairs)))
+        object.__setattr__(self, "other_ends", tuple(seat for seat in map(self.seat, ends) if seat is not None))
+
+    @property
+    def involved(self) -> tuple[Seat, ...]:
+        """Every rank of the plan, ascending."""
+        return tuple(sorted((*self.faulted, *self.other_ends), key=lambda seat: seat.rank))
+
+    def without(self, settled: frozenset[RailFault | None]) -> "Case":
+        """The same case when these faults need nothing more."""
+        return replace(self, faults=tuple(fault for fault in self.faults if fault not in settled))
+
+    def env(self, node: NodeName) -> HcclEnv:
+        """HCCL variables of the job on a node; all unknown where none were given."""
+        return self.q.env.get(node, _UNKNOWN_ENV)
+
+    def link(self, node: NodeName, device: int) -> str:
+        """`up`, `down` or `unknown`: a fault of the window wins, a probe counts while it is fresh."""
+        if (node, device) in self.down:
+            return "down"
+        link = self.q.links.get((node, device))
+        if link is None or abs(self.q.now - link.at) >= self.q.freshness or link.state not in ("up", "down"):
+            return "unknown"
+        return link.state
+
+    def visible(self, node: NodeName, device: int) -> bool | None:
+        """Whether the job's processes on a node see a die; None: not known."""
+        seen = self.q.visible.get(node)
+        return None if seen is None else device in seen
+
+    def seat_of(self, fault: RailFault) -> Seat | None:
+        """The rank on the faulted die."""
+        server_id = self.q.servers.get(fault.node)
+        if self.q.table is None or server_id is None:
+            return None
+        rank = self.q.table.rank_of(server_id, fault.device)
+        return None if rank is None else self.seat(rank, fault.node)
+
+    def seat(self, rank: int, node: NodeName | None = None) -> Seat | None:
+        """A rank's place, or None when the table does not hold it."""
+        found = self.q.table.seat(rank) if self.q.table is not None else None
+        if found is None:
+            return None
+        server, device = found
+        return Seat(rank, node if node is not None else self.nodes.get(server.server_id, NodeName("")), server, device)
+
+    def peers(self, seat: Seat) -> tuple[int, ...]:
+        """Ranks it talks to over RDMA: as given, else the same device id in every other logical super-pod.
+
+        Within a super-pod HCCS is used unless HCCL_INTER_HCCS_DISABLE is true; then its other servers count too.
+        A table in AI-server mode has no super-pods, so no link that HCCL would borrow for.
+        """
+        table = self.q.table
+        if self.q.peers is not None:
+            return tuple(sorted(set(self.q.peers.get(seat.rank, ())) - {seat.rank}))
+        if table is None or table.effective_mode() == "ai_server":
+            return ()
+        by_rdma = self.env(seat.node).inter_hccs_disable.value is True
+        home = table.super_pod_of(seat.server.server_id)
+        found = []
+        for rank in table.same_device(seat.device.device_id):
+            place = table.seat(rank)
+            if place is None or place[0].server_id == seat.server.server_id:
+                continue
+            if by_rdma or table.super_pod_of(place[0].server_id) != home:
+                found.append(rank)
+        return tuple(found)
+
+    def own(self) -> tuple[Reservation, ...]:
+        """The ledger's entries of this life of the job, closed ones too."""
+        return self.q.ledger.of(self.q.job, self.q.incarnation) if self.q.ledger is not None else ()
+
+    def holder(self, node: NodeName, device: int) -> Reservation | None:
+        """Who holds the NPU of a die, of any job."""
+        return self.q.ledger.holder(node, npu_of(device)) if self.q.ledger is not None else None
+
+
+def link_of(one: int, other: int) -> tuple[int, int]:
+    """A link as its two ranks, the lower one first."""
+    return (one, other) if one < other else (other, one)
+
+
+def open_case(question: RailQuestion) -> Case:
+    """The case of a question; a fault given twice counts once, with its end if either knows one."""
+    unique: dict[tuple[str, str, int, int, str], RailFault] = {}
+    for fault in question.faults:
+        key = (fault.ref, fault.node, fault.device, fault.started_at, fault.kind)
+        unique[key] = max(unique.get(key, fault), fault, key=lambda f: (f.ended_at or -1, f.event))
+    faults = tuple(unique[key] for key in sorted(unique))
+    nodes: dict[str, NodeName] = {}
+    for node in sorted(question.servers):
+        nodes.setdefault(question.servers[node], node)
+    down = frozenset((f.node, f.device) for f in faults if f.kind.on_rail and not f.recovered)
+    own = question.ledger.of(question.job, question.incarnation) if question.ledger is not None else ()
+    moved = frozenset(link for entry in own if entry.open for link in entry.links)
+    return Case(question, faults, nodes, down, moved)
+
+
+def node_envs(case: Case) -> Iterator[tuple[NodeName, HcclEnv]]:
+    """Each involved node once, by name, with its HCCL variables."""
+    for node in sorted({seat.node for seat in case.involved}):
+        yield node, case.env(node)
+
+
+class HitKind(Enum):
+    """What a hit means: refuse everything, or set this fault aside, or only say that nothing could be judged."""
+
+    REFUSE = auto()
+    OBSERVE = auto()
+    NOOP = auto()
+    DELEGATE = auto()
+    NOT_JUDGED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing a rule found. `fault` is the one that is set aside; `until` is for OBSERVE."""
+
+    kind: HitKind
+    code: RailCode
+    detail: str
+    fault: RailFault | None = None
+    until: Millis = Millis(0)
+
+
+Hits = tuple[Hit, ...]
+
+
+def refuse(code: RailCode, detail: str) -> Hit:
+    """No plan at all, for this reason."""
+    return Hit(HitKind.REFUSE, code, detail)
+
+
+def set_aside(code: RailCode, fault: RailFault, detail: str) -> Hit:
+    """This fault needs nothing more; the others go on."""
+    return Hit(HitKind.NOOP, code, detail, fault)

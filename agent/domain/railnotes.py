@@ -1,0 +1,77 @@
+"""The warnings of a borrow: what a person should know of a plan that may go ahead.
+
+The one rule: a warning never stands in a plan's way; what would is a rule.
+"""
+
+from agent.domain.hccl import Sight
+from agent.domain.railcase import Case, CommMode, Seat, node_envs
+from agent.domain.railmoves import retry_constraints
+from agent.domain.railwords import RailCode, RailNote
+
+DEFAULT_PORT = 16666
+"""HCCL's port of a device NIC in its own role."""
+DEFAULT_BACKUP_PORT = 16667
+"""HCCL's port of a device NIC as somebody's backup."""
+
+
+def notes_of(case: Case) -> tuple[RailNote, ...]:
+    """Warnings of the plan of this case, in one fixed order."""
+    notes = [RailNote(RailCode.BANDWIDTH_HALVED, "two dies share one NIC: half the bandwidth, until repaired")]
+    notes += _sharing(case)
+    if case.q.sub_health_strategy in ("graceExit", "forceExit"):
+        detail = f"subHealthyStrategy is {case.q.sub_health_strategy}: the job is ended although the borrow works"
+        notes.append(RailNote(RailCode.SUBHEALTH_POLICY_EXIT, detail))
+    notes += [RailNote(hit.code, hit.detail) for hit in retry_constraints(case)]
+    if case.q.peers is None:
+        detail = "peers are not known; taken to be every rank of that device id in the other super-pods"
+        notes.append(RailNote(RailCode.PEERS_ASSUMED, detail))
+    notes += [
+        RailNote(RailCode.PORT_DEFAULT_CLASH, f"{seat}: with default ports its backup port is device {seat.pair}'s own")
+        for seat in case.involved
+        if _default_clash(case, seat)
+    ]
+    return tuple(notes + _environment(case))
+
+
+def _sharing(case: Case) -> list[RailNote]:
+    notes = []
+    for seat in case.involved:
+        owner = case.q.owners.get((seat.node, seat.pair))
+        in_table = case.q.table is not None and case.q.table.rank_of(seat.server.server_id, seat.pair) is not None
+        if owner is not None and owner != case.q.job:
+            detail = f"{seat}: device {seat.pair} belongs to {owner}, both jobs get slower"
+            notes.append(RailNote(RailCode.SHARED_NPU, detail))
+        elif owner is None and not in_table:
+            notes.append(RailNote(RailCode.NOT_JUDGED, f"{seat}: whose device {seat.pair} is, is not known"))
+    return notes
+
+
+def _default_clash(case: Case, seat: Seat) -> bool:
+    table = case.q.table
+    rank = table.rank_of(seat.server.server_id, seat.pair) if table is not None else None
+    other = case.seat(rank) if rank is not None else None
+    if case.q.comm_mode != CommMode.RANKTABLE or other is None:
+        return False
+    backup, main = seat.device.backup_device_port, other.device.device_port
+    if backup is not None and main is not None:
+        return False
+    return (DEFAULT_BACKUP_PORT if backup is None else backup) == (DEFAULT_PORT if main is None else main)
+
+
+def _environment(case: Case) -> list[RailNote]:
+    notes = []
+    for node, env in node_envs(case):
+        if env.expansion.sight is Sight.UNSET:
+            detail = f"{node}: HCCL_OP_EXPANSION_MODE is not set; AI_CPU is the default on A3"
+            notes.append(RailNote(RailCode.EXPANSION_DEFAULT, detail))
+        elif env.expansion.sight is Sight.INVALID:
+            notes.append(RailNote(RailCode.EXPANSION_WORD_UNKNOWN, f"{node}: {env.expansion.problem}"))
+        if env.retry.value is not None and env.retry.value.l0_given:
+            detail = f"{node}: L0 of HCCL_OP_RETRY_ENABLE has no effect in current HCCL"
+            notes.append(RailNote(RailCode.RETRY_L0_IGNORED, detail))
+        notes += [
+            RailNote(RailCode.RDMA_TIMER_INVALID, f"{node}: {timer.problem}")
+            for timer in (env.rdma_timeout, env.rdma_retry_cnt)
+            if timer.sight is Sight.INVALID
+        ]
+    return notes
