@@ -118,15 +118,15 @@ class Folder:
             os.close(descriptor)
 
 
-def hold(descriptor: int, place: Path) -> None:
-    """Lock an open file for this descriptor alone. Raises Unavailable after `LOCK_PATIENCE` seconds."""
-    deadline = time.monotonic() + LOCK_PATIENCE
+def hold(descriptor: int, place: Path, patience: float = LOCK_PATIENCE) -> None:
+    """Lock an open file for this descriptor alone. Raises Unavailable after `patience` seconds."""
+    deadline = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > deadline:
-                raise Unavailable(f"lock {place}: another process has held it for {LOCK_PATIENCE:.0f} s") from error
+                raise Unavailable(f"lock {place}: another process has held it for {patience:.0f} s") from error
             time.sleep(_LOCK_PAUSE)
         else:
             return
