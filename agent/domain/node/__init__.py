@@ -1,0 +1,46 @@
+"""One node: its book, and the decider that turns records, ticks and probes into changes of it.
+
+The one rule: a book changes only by `evolve`, with the changes that `decide`, `tick` or `probe` gave for it.
+
+Device sources: stream order decides, times are for show. Public sources: time decides. A fault under a duration rule
+that was raised stays active after its recover until it has been clean for long enough.
+"""
+
+from agent.domain.node.book import NodeBook, evolve, next_deadline
+from agent.domain.node.changes import (
+    Advanced,
+    Change,
+    Cleared,
+    Ignored,
+    Outcome,
+    Policed,
+    Probed,
+    Recovered,
+    Relevelled,
+    Shown,
+    Skipped,
+)
+from agent.domain.node.decider import decide, probe, record_digest, tick
+from agent.domain.node.draft import Rater
+
+__all__ = [
+    "Advanced",
+    "Change",
+    "Cleared",
+    "Ignored",
+    "NodeBook",
+    "Outcome",
+    "Policed",
+    "Probed",
+    "Rater",
+    "Recovered",
+    "Relevelled",
+    "Shown",
+    "Skipped",
+    "decide",
+    "evolve",
+    "next_deadline",
+    "probe",
+    "record_digest",
+    "tick",
+]

@@ -1,0 +1,576 @@
+"""The node decider: each outcome with its reason, and what must hold over any stream."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tinypolicy import TinyPolicy, TinyRule
+
+from agent.domain.events import Decoded, FaultEvent, FaultKey, Link, NodeReport, Position, Record, Scanned
+from agent.domain.node import (
+    Advanced,
+    Change,
+    Cleared,
+    Ignored,
+    NodeBook,
+    Outcome,
+    Relevelled,
+    Shown,
+    Skipped,
+    decide,
+    evolve,
+    next_deadline,
+    probe,
+    record_digest,
+    tick,
+)
+from agent.domain.vocab import Assertion, Millis, NodeName, OccurrenceId, Plane, Reason, Source
+
+NODE = NodeName("n1")
+T = 1_767_225_600_000
+S = 1_000
+POLICY = TinyPolicy()
+CHIP = ("80E18402", Plane.CHIP, Source.DCMI)
+LINK = ("81078603", Plane.NETWORK, Source.HCCN)
+PUBLIC = ("220001001", Plane.PUBLIC, Source.PUBLIC)
+UNKNOWN = ("8FFFFFFF", Plane.CHIP, Source.DCMI)
+Kind = tuple[str, Plane, Source]
+
+
+class Stream:
+    """Feeds a book record by record, and remembers how far it is."""
+
+    def __init__(self, book: NodeBook | None = None) -> None:
+        self.book = book or NodeBook(NODE)
+        self.offset = 0
+        self.policy = POLICY
+
+    def event(self, kind: Kind, word: str, at: int, where: str = "4", severity: int | None = 2) -> FaultEvent:
+        code, plane, source = kind
+        where = f"CCAE:fault-{where}" if plane is Plane.PUBLIC else where
+        key = FaultKey(NODE, plane, where, code)
+        name = OccurrenceId(f"0:0:{self.offset}:0")
+        return FaultEvent(key, Assertion(word), Millis(at), name, source, source.value, severity)
+
+    def take(self, decoded: Decoded, now: int) -> tuple[Change, ...]:
+        changes = decide(self.book, decoded, Millis(now), self.policy)
+        for change in changes:
+            evolve(self.book, change)
+        return changes
+
+    def say(
+        self, kind: Kind, word: str, at: int, *, now: int | None = None, where: str = "4", severity: int | None = 2
+    ) -> tuple[Outcome, ...]:
+        one = self.event(kind, word, at, where, severity)
+        decoded = Decoded(Position(0, 0, self.offset), NODE, f"message-{self.offset}", (one,))
+        self.offset += 1
+        return outcomes(self.take(decoded, at if now is None else now))
+
+    def tick(self, now: int) -> tuple[Outcome, ...]:
+        changes = tick(self.book, Millis(now), self.policy)
+        for change in changes:
+            evolve(self.book, change)
+        return outcomes(changes)
+
+    def report(self) -> NodeReport:
+        return self.book.report("c", 1, 1, "i")
+
+
+def outcomes(changes: tuple[Change, ...]) -> tuple[Outcome, ...]:
+    return tuple(change for change in changes if isinstance(change, Outcome))
+
+
+def told(given: tuple[Outcome, ...]) -> list[tuple[type[Outcome], Reason]]:
+    return [(type(one), one.reason) for one in given]
+
+
+def levels(stream: Stream) -> dict[str, str]:
+    return {str(fault.key): fault.level for fault in stream.report().active}
+
+
+def entries(stream: Stream) -> list[tuple[str, int, int | None, str]]:
+    return [(one.id, one.begin - T, one.end and one.end - T, one.level) for one in stream.report().occurrences]
+
+
+def test_an_occur_is_shown_at_its_tables_level_and_a_recover_clears_it() -> None:
+    stream = Stream()
+    assert told(stream.say(CHIP, "occur", T)) == [(Shown, Reason.FAULT_SHOWN)]
+    (fault,) = stream.report().active
+    assert (fault.level, fault.rule, fault.since, fault.count) == ("SeparateNPU", "chip-table", T, 1)
+    assert told(stream.say(CHIP, "recover", T + 5)) == [(Cleared, Reason.FAULT_CLEARED)]
+    assert stream.report().active == ()
+    assert entries(stream) == [("0:0:0:0", 0, 5, "SeparateNPU")]
+
+
+@pytest.mark.parametrize(("severity", "held"), [(None, True), (3, True), (2, True), (1, False), (0, False)])
+def test_an_unknown_code_is_held_unless_its_severity_is_low(severity: int | None, held: bool) -> None:
+    stream = Stream()
+    reason = Reason.HELD if held else Reason.FAULT_SHOWN
+    assert told(stream.say(UNKNOWN, "occur", T, severity=severity)) == [(Shown, reason)]
+    (fault,) = stream.report().active
+    assert (fault.level, fault.held, fault.known) == ("NotHandleFault", held, False)
+    assert stream.report().occurrences[0].held is held
+
+
+def test_a_second_occur_is_no_occurrence_but_the_earliest_time_is_kept() -> None:
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    assert told(stream.say(CHIP, "occur", T - 9)) == [(Ignored, Reason.ALREADY_ACTIVE)]
+    assert told(stream.say(CHIP, "occur", T + 9)) == [(Ignored, Reason.ALREADY_ACTIVE)]
+    (fault,) = stream.report().active
+    assert (fault.since, fault.count, fault.occurrence) == (T - 9, 1, "0:0:0:0")
+    assert stream.report().totals == {"n1/chip/4/80E18402": 1}
+
+
+def test_a_recover_of_nothing_is_not_active() -> None:
+    assert told(Stream().say(CHIP, "recover", T)) == [(Ignored, Reason.NOT_ACTIVE)]
+
+
+def test_a_device_recover_ends_the_fault_whatever_its_time_says() -> None:
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    assert told(stream.say(CHIP, "recover", T - 60 * S)) == [(Cleared, Reason.FAULT_CLEARED)]
+    assert entries(stream) == [("0:0:0:0", 0, 0, "SeparateNPU")]
+
+
+def test_a_once_is_an_occurrence_with_its_end_and_leaves_an_active_fault_alone() -> None:
+    stream = Stream()
+    assert told(stream.say(CHIP, "once", T)) == [(Shown, Reason.FAULT_SHOWN)]
+    assert stream.report().active == ()
+    stream.say(CHIP, "occur", T + 1)
+    stream.say(CHIP, "once", T + 2)
+    assert levels(stream) == {"n1/chip/4/80E18402": "SeparateNPU"}
+    assert [entry[:3] for entry in entries(stream)] == [("0:0:0:0", 0, 0), ("0:0:1:0", 1, None), ("0:0:2:0", 2, 2)]
+    assert stream.report().totals == {"n1/chip/4/80E18402": 3}
+
+
+def test_occur_and_recover_in_one_message_leave_an_edge_and_no_active_fault() -> None:
+    stream = Stream()
+    pair = (stream.event(CHIP, "occur", T), stream.event(CHIP, "recover", T + 3))
+    changes = stream.take(Decoded(Position(0, 0, 0), NODE, "message-0", pair), T + 3)
+    assert told(outcomes(changes)) == [(Shown, Reason.FAULT_SHOWN), (Cleared, Reason.FAULT_CLEARED)]
+    assert entries(stream) == [("0:0:0:0", 0, 3, "SeparateNPU")]
+
+
+def test_a_message_id_among_the_last_1024_is_a_repeat_and_no_older_one() -> None:
+    stream = Stream()
+    for number in range(1024):
+        one = Decoded(Position(0, 0, number), NODE, f"id-{number}", ())
+        stream.take(one, T)
+    event = stream.event(CHIP, "once", T)
+    again = stream.take(Decoded(Position(0, 0, 1024), NODE, "id-0", (event,)), T)
+    assert told(outcomes(again)) == [(Ignored, Reason.DUPLICATE_MESSAGE)]
+    stream.take(Decoded(Position(0, 0, 1025), NODE, "id-new", ()), T)
+    after = stream.take(Decoded(Position(0, 0, 1026), NODE, "id-0", (event,)), T)
+    assert told(outcomes(after)) == [(Shown, Reason.FAULT_SHOWN)]
+    assert len(stream.report().ids) == 8192
+
+
+def test_a_place_read_before_changes_nothing_until_the_topic_is_made_anew() -> None:
+    stream = Stream()
+    event = stream.event(CHIP, "once", T)
+    stream.take(Decoded(Position(1, 0, 5), NODE, "id-a", (event,)), T)
+    for place in (Position(1, 0, 5), Position(1, 0, 0), Position(0, 0, 9)):
+        (change,) = stream.take(Decoded(place, NODE, "id-b", (event,)), T + 1)
+        assert isinstance(change, Skipped)
+        assert change.reason is Reason.DUPLICATE_MESSAGE
+    assert told(outcomes(stream.take(Decoded(Position(2, 0, 0), NODE, "id-c", (event,)), T))) == [
+        (Shown, Reason.FAULT_SHOWN)
+    ]
+    assert stream.report().scanned == {0: Scanned(2, 1, Millis(T))}
+
+
+def test_a_record_without_any_event_still_moves_the_place() -> None:
+    stream = Stream()
+    (first, *_) = decide(stream.book, Decoded(Position(0, 3, 7), None, ""), Millis(T), POLICY, digest="d")
+    assert first == Advanced(Millis(T), Position(0, 3, 7), "d")
+    evolve(stream.book, first)
+    assert stream.book.scanned == {3: Scanned(0, 8, Millis(T), "d")}
+
+
+def test_the_digest_tells_records_apart() -> None:
+    one = Record(Position(0, 0, 0), b"n1", b"v")
+    assert record_digest(one) == record_digest(replace(one, position=Position(1, 1, 1)))
+    assert (
+        len(
+            {
+                record_digest(one),
+                record_digest(replace(one, key=b"n1v", value=b"")),
+                record_digest(Record(one.position, None, None)),
+            }
+        )
+        == 3
+    )
+
+
+def test_stream_time_never_goes_back() -> None:
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    stream.say(CHIP, "recover", T - 50 * S)
+    stream.tick(T - 99 * S)
+    assert stream.report().clock == T
+
+
+# -- public faults: time decides -----------------------------------------------------------------------------------
+
+
+def test_a_public_recover_of_the_same_time_ends_the_fault_and_an_older_one_is_stale() -> None:
+    stream = Stream()
+    stream.say(PUBLIC, "occur", T)
+    assert told(stream.say(PUBLIC, "recover", T - 1)) == [(Ignored, Reason.STALE)]
+    assert told(stream.say(PUBLIC, "recover", T)) == [(Cleared, Reason.FAULT_CLEARED)]
+
+
+def test_a_public_occur_not_newer_than_the_last_recover_is_history() -> None:
+    stream = Stream()
+    assert told(stream.say(PUBLIC, "recover", T)) == [(Ignored, Reason.NOT_ACTIVE)]
+    assert told(stream.say(PUBLIC, "occur", T)) == [(Ignored, Reason.STALE)]
+    assert stream.report().active == ()
+    assert entries(stream) == [("0:0:1:0", 0, 0, "SeparateNPU")]
+    assert told(stream.say(PUBLIC, "occur", T + 1)) == [(Shown, Reason.FAULT_SHOWN)]
+
+
+def test_a_stale_recover_is_remembered_too() -> None:
+    stream = Stream()
+    stream.say(PUBLIC, "occur", T)
+    stream.say(PUBLIC, "recover", T - 5)
+    stream.say(PUBLIC, "recover", T)
+    assert told(stream.say(PUBLIC, "occur", T - 2)) == [(Ignored, Reason.STALE)]
+
+
+@pytest.mark.parametrize(
+    ("later", "outcome"),
+    [(900 * S, (Ignored, Reason.STALE)), (900 * S + 1, (Shown, Reason.FAULT_SHOWN))],
+    ids=["for 900 s", "no longer"],
+)
+def test_the_last_recover_is_kept_from_when_it_was_told(later: int, outcome: tuple[type[Outcome], Reason]) -> None:
+    stream = Stream()
+    stream.say(PUBLIC, "recover", T - 7200 * S, now=T)
+    assert stream.report().recovered == {f"n1/public/CCAE:fault-4/220001001@{T}": T - 7200 * S}
+    assert told(stream.say(PUBLIC, "occur", T - 7200 * S, now=T + later)) == [outcome]
+
+
+# -- the duration rule ---------------------------------------------------------------------------------------------
+
+KEY = "n1/network/4/81078603"
+RAISED = "0:0:0:10000000"
+
+
+def test_a_link_down_for_longer_than_20_s_is_raised_as_an_occurrence_of_its_own() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    assert levels(stream) == {KEY: "NotHandleFault"}
+    assert next_deadline(stream.book) == T + 20 * S + 1
+    assert stream.tick(T + 20 * S) == ()
+    assert told(stream.tick(T + 20 * S + 1)) == [(Relevelled, Reason.FAULT_SHOWN)]
+    (fault,) = stream.report().active
+    assert (fault.level, fault.rule, fault.since) == ("PreSeparateNPU", "duration:81078603", T)
+    assert (fault.occurrence, fault.count) == (RAISED, 2)
+    assert entries(stream) == [
+        ("0:0:0:0", 0, None, "NotHandleFault"),
+        (RAISED, 20 * S, None, "PreSeparateNPU"),
+    ]
+    assert next_deadline(stream.book) is None
+
+
+def test_a_raised_link_stays_until_clean_for_longer_than_60_s() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    stream.tick(T + 21 * S)
+    assert told(stream.say(LINK, "recover", T + 30 * S)) == [(Shown, Reason.FAULT_SHOWN)]
+    assert told(stream.say(LINK, "recover", T + 31 * S)) == [(Ignored, Reason.NOT_ACTIVE)]
+    assert stream.tick(T + 90 * S) == ()
+    assert levels(stream) == {KEY: "PreSeparateNPU"}
+    assert told(stream.tick(T + 90 * S + 1)) == [(Cleared, Reason.FAULT_CLEARED)]
+    assert levels(stream) == {}
+    assert entries(stream) == [
+        ("0:0:0:0", 0, 30 * S, "NotHandleFault"),
+        (RAISED, 20 * S, 90 * S, "PreSeparateNPU"),
+    ]
+
+
+def test_a_link_down_again_before_it_was_clean_is_in_force_at_once() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    stream.say(LINK, "recover", T + 30 * S)
+    assert told(stream.say(LINK, "occur", T + 50 * S)) == [(Shown, Reason.FAULT_SHOWN)]
+    assert levels(stream) == {KEY: "PreSeparateNPU"}
+    stream.say(LINK, "recover", T + 55 * S)
+    assert told(stream.tick(T + 115 * S)) == []
+    assert told(stream.tick(T + 115 * S + 1)) == [(Cleared, Reason.FAULT_CLEARED)]
+    assert entries(stream) == [
+        ("0:0:0:0", 0, 30 * S, "NotHandleFault"),
+        (RAISED, 20 * S, 115 * S, "PreSeparateNPU"),
+        ("0:0:2:0", 50 * S, 55 * S, "PreSeparateNPU"),
+    ]
+
+
+def test_a_flap_within_20_s_is_cleared_and_never_raised() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    assert told(stream.say(LINK, "recover", T + 20 * S)) == [(Cleared, Reason.FAULT_CLEARED)]
+    assert stream.tick(T + 3600 * S) == ()
+    assert stream.report().timers == ()
+
+
+def test_the_time_of_a_later_record_fires_the_deadline_before_its_events() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    changes = stream.say(CHIP, "occur", T + 25 * S)
+    assert told(changes) == [(Relevelled, Reason.FAULT_SHOWN), (Shown, Reason.FAULT_SHOWN)]
+
+
+def test_a_recover_that_repeats_the_occur_time_counts_from_when_it_came() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    assert told(stream.say(LINK, "recover", T, now=T + 19 * S)) == [(Cleared, Reason.FAULT_CLEARED)]
+    stream.say(LINK, "occur", T + 30 * S)
+    both = stream.say(LINK, "recover", T + 30 * S, now=T + 51 * S)
+    assert told(both) == [(Relevelled, Reason.FAULT_SHOWN), (Shown, Reason.FAULT_SHOWN)]
+
+
+def test_an_outage_read_late_in_one_message_is_judged_by_its_own_times() -> None:
+    short, long = Stream(), Stream()
+    for stream, down in ((short, 10 * S), (long, 21 * S)):
+        pair = (stream.event(LINK, "occur", T), stream.event(LINK, "recover", T + down))
+        stream.take(Decoded(Position(0, 0, 0), NODE, "message-0", pair), T + 50 * S)
+    assert (levels(short), levels(long)) == ({}, {KEY: "PreSeparateNPU"})
+
+
+def test_an_occur_read_after_its_deadline_is_raised_at_once() -> None:
+    stream = Stream()
+    both = stream.say(LINK, "occur", T, now=T + 30 * S)
+    assert told(both) == [(Shown, Reason.FAULT_SHOWN), (Relevelled, Reason.FAULT_SHOWN)]
+
+
+def test_a_base_level_worse_than_the_rules_is_kept_while_the_fault_is_there() -> None:
+    stream = Stream()
+    stream.policy = TinyPolicy(rules={"80E18402": TinyRule("80E18402", 20 * S, 60 * S, "SubHealthFault")})
+    stream.say(CHIP, "occur", T)
+    assert told(stream.tick(T + 21 * S)) == [(Relevelled, Reason.FAULT_SHOWN)]
+    assert levels(stream) == {"n1/chip/4/80E18402": "SeparateNPU"}
+    assert told(stream.say(CHIP, "recover", T + 30 * S)) == [(Relevelled, Reason.FAULT_SHOWN)]
+    assert levels(stream) == {"n1/chip/4/80E18402": "SubHealthFault"}
+    stream.tick(T + 91 * S)
+    assert entries(stream) == [("0:0:0:0", 0, 30 * S, "SeparateNPU")]
+
+
+# -- policy, links, limits -----------------------------------------------------------------------------------------
+
+
+def test_another_policy_rates_what_is_active_and_leaves_the_occurrences() -> None:
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    stream.policy = TinyPolicy(digest="two", levels={"80E18402": "RestartNPU"})
+    assert told(stream.tick(T)) == [(Relevelled, Reason.FAULT_SHOWN)]
+    assert (levels(stream), stream.report().policy) == ({"n1/chip/4/80E18402": "RestartNPU"}, "two")
+    assert entries(stream) == [("0:0:0:0", 0, None, "SeparateNPU")]
+    assert stream.tick(T) == ()
+
+
+NO_RULES = TinyPolicy(digest="two", rules={})
+SHORTER = TinyPolicy(digest="two", rules={"81078603": TinyRule("81078603", 5 * S, 8 * S, "SubHealthFault")})
+
+
+@pytest.mark.parametrize(
+    ("policy", "recovered", "at_once", "later"),
+    [
+        (NO_RULES, False, {KEY: "NotHandleFault"}, {KEY: "NotHandleFault"}),
+        (NO_RULES, True, {}, {}),
+        (SHORTER, False, {KEY: "SubHealthFault"}, {KEY: "SubHealthFault"}),
+        (SHORTER, True, {KEY: "SubHealthFault"}, {}),
+    ],
+    ids=["rule gone", "rule gone while up", "rule changed", "rule changed while up"],
+)
+def test_a_raised_fault_follows_the_rule_of_another_policy(
+    policy: TinyPolicy, recovered: bool, at_once: dict[str, str], later: dict[str, str]
+) -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    stream.tick(T + 21 * S)
+    if recovered:
+        stream.say(LINK, "recover", T + 22 * S)
+    stream.policy = policy
+    stream.tick(T + 23 * S)
+    assert levels(stream) == at_once
+    stream.tick(T + 30 * S + 1)
+    assert levels(stream) == later
+
+
+def test_a_new_duration_rule_counts_from_when_the_fault_began() -> None:
+    stream = Stream()
+    stream.policy = TinyPolicy(digest="none", rules={})
+    stream.say(LINK, "occur", T)
+    stream.policy = POLICY
+    stream.tick(T + 10 * S)
+    assert next_deadline(stream.book) == T + 20 * S + 1
+    stream.tick(T + 21 * S)
+    stream.say(LINK, "recover", T + 22 * S)
+    assert entries(stream) == [("0:0:0:0", 0, 22 * S, "NotHandleFault"), (RAISED, 20 * S, None, "PreSeparateNPU")]
+
+
+def test_links_follow_events_and_probes() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    stream.say(LINK, "once", T + 1, where="5")
+    assert stream.report().links == {4: Link("down", Millis(T))}
+    stream.say(LINK, "recover", T + 2)
+    assert stream.report().links == {4: Link("up", Millis(T + 2))}
+    for change in probe(stream.book, {4: "down", 5: "up", 6: "odd"}, Millis(T + 3)):
+        evolve(stream.book, change)
+    assert stream.report().links == {4: Link("down", Millis(T + 3)), 5: Link("up", Millis(T + 3))}
+    for change in probe(stream.book, {4: "unknown"}, Millis(T + 4)):
+        evolve(stream.book, change)
+    assert stream.report().links == {5: Link("up", Millis(T + 3))}
+    assert stream.report().clock == T + 4
+
+
+def test_16_occurrences_are_kept_and_all_are_counted() -> None:
+    stream = Stream()
+    for number in range(20):
+        stream.say(CHIP, "once", T + number)
+    assert [entry[1] for entry in entries(stream)] == list(range(4, 20))
+    assert stream.report().totals == {"n1/chip/4/80E18402": 20}
+
+
+def test_an_occurrence_older_than_900_s_goes_and_its_fault_stays() -> None:
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    stream.say(CHIP, "once", T + 5, where="5")
+    stream.tick(T + 900 * S)
+    assert len(entries(stream)) == 2
+    stream.tick(T + 900 * S + 1)
+    assert entries(stream) == [("0:0:1:0", 5, 5, "SeparateNPU")]
+    stream.tick(T + 2000 * S)
+    assert (entries(stream), levels(stream)) == ([], {"n1/chip/4/80E18402": "SeparateNPU"})
+    assert stream.report().totals == {"n1/chip/4/80E18402": 1, "n1/chip/5/80E18402": 1}
+    assert told(stream.say(CHIP, "recover", T + 2001 * S)) == [(Cleared, Reason.FAULT_CLEARED)]
+    assert entries(stream) == []
+
+
+def test_an_occurrence_too_old_when_it_came_is_seen_for_as_long_as_any() -> None:
+    stream = Stream()
+    stream.say(CHIP, "once", T - 3600 * S, now=T)
+    stream.tick(T + 900 * S)
+    assert len(entries(stream)) == 1
+    stream.tick(T + 900 * S + 1)
+    assert entries(stream) == []
+
+
+def test_totals_of_long_quiet_identities_are_forgotten_and_active_ones_never() -> None:
+    stream = Stream()
+    stream.say(PUBLIC, "occur", T, where="first")
+    for number in range(2100):
+        stream.say(PUBLIC, "once", T + number * 10 * S, where=f"{number}")
+    totals = stream.report().totals
+    assert len(totals) == 2048
+    assert "n1/public/CCAE:fault-first/220001001" in totals
+    assert "n1/public/CCAE:fault-0/220001001" not in totals
+
+
+def test_a_timer_whose_fault_was_cut_from_the_report_raises_it_again() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    again = Stream(NodeBook.from_report(replace(stream.report(), active=())))
+    assert told(again.tick(T + 21 * S)) == [(Relevelled, Reason.FAULT_SHOWN)]
+    assert levels(again) == {KEY: "PreSeparateNPU"}
+
+
+def test_a_timer_with_nothing_left_to_time_goes() -> None:
+    stream = Stream()
+    stream.say(LINK, "occur", T)
+    (timer,) = stream.report().timers
+    again = Stream(NodeBook.from_report(replace(stream.report(), active=(), timers=(replace(timer, event=None),))))
+    assert told(again.tick(T + 21 * S)) == [(Ignored, Reason.UNCHANGED)]
+    assert (again.report().timers, next_deadline(again.book)) == ((), None)
+
+
+# -- over any stream -----------------------------------------------------------------------------------------------
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from([CHIP, LINK, LINK, PUBLIC, UNKNOWN]),
+        st.sampled_from(["occur", "recover", "occur", "recover", "once"]),
+        st.sampled_from(["4", "5"]),
+        st.integers(0, 70),
+        st.integers(-30, 3),
+    ),
+    max_size=24,
+)
+Moves = list[tuple[Kind, str, str, int, int]]
+
+
+def messages(moves: Moves) -> list[tuple[Decoded, int]]:
+    stream, now, given = Stream(), T, []
+    for kind, word, where, gap, off in moves:
+        now += gap * S
+        one = stream.event(kind, word, now + off * S, where)
+        given.append((Decoded(Position(0, 0, stream.offset), NODE, f"message-{stream.offset}", (one,)), now))
+        stream.offset += 1
+    return given
+
+
+@settings(max_examples=100, deadline=None)
+@given(MOVES, st.data())
+def test_a_restart_anywhere_equals_no_restart(moves: Moves, data: st.DataObject) -> None:
+    steady, restarted = Stream(), Stream()
+    restarts = data.draw(st.sets(st.integers(0, 24)))
+    for number, (decoded, now) in enumerate(messages(moves)):
+        if number in restarts:
+            restarted.book = NodeBook.from_report(restarted.report())
+        assert restarted.take(decoded, now) == steady.take(decoded, now)
+        assert restarted.report() == steady.report()
+        assert next_deadline(restarted.book) == next_deadline(steady.book)
+
+
+@settings(max_examples=100, deadline=None)
+@given(MOVES, st.integers(0, 23), st.booleans())
+def test_a_message_delivered_again_changes_nothing(moves: Moves, which: int, elsewhere: bool) -> None:
+    stream = Stream()
+    given = messages(moves)
+    for decoded, now in given:
+        stream.take(decoded, now)
+    if not given:
+        return
+    decoded, _ = given[which % len(given)]
+    before = stream.report()
+    if elsewhere:
+        decoded = replace(decoded, position=Position(0, 0, len(given)))
+    stream.take(decoded, before.clock)
+    after = stream.report()
+    assert replace(after, scanned={}) == replace(before, scanned={})
+    assert elsewhere or after == before
+
+
+@settings(max_examples=100, deadline=None)
+@given(MOVES)
+def test_which_device_faults_are_there_depends_on_their_order_alone(moves: Moves) -> None:
+    def there(given: Moves) -> tuple[set[str], set[str]]:
+        stream = Stream()
+        for decoded, now in messages(given):
+            stream.take(decoded, now)
+        held = {str(fault.key) for fault in stream.report().active}
+        return held, {str(timer.key) for timer in stream.report().timers if timer.phase == "up"}
+
+    device = [move for move in moves if move[0] is not PUBLIC]
+    other_times = [(kind, word, where, (gap * 7 + 3) % 71, -off % 5) for kind, word, where, gap, off in device]
+    (one, shown_on), (two, shown_on_too) = there(device), there(other_times)
+    assert one - shown_on == two - shown_on_too
+
+
+@settings(max_examples=60, deadline=None)
+@given(MOVES, st.integers(0, 10))
+def test_changes_fit_any_book_and_the_heaps_stay_in_step(moves: Moves, skip: int) -> None:
+    stream, other = Stream(), NodeBook(NODE)
+    for number, (decoded, now) in enumerate(messages(moves)):
+        for change in stream.take(decoded, now):
+            if number % (skip + 1) == 0:
+                evolve(other, change)
+        running = [timer.due for timer in stream.report().timers if timer.phase != "raised"]
+        assert next_deadline(stream.book) == (min(running) + 1 if running else None)
+    stream.tick(T + 10_000 * S)  # may raise a link late, which is then shown for its own 900 s
+    stream.tick(T + 20_000 * S)
+    assert stream.report().occurrences == ()
+    assert stream.report().recovered == {}
+    other.report("c", 1, 1, "i")
