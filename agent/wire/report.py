@@ -1,0 +1,228 @@
+"""A NodeReport as bytes: what the node role publishes, restarts from, and the coordinator reads.
+
+The one rule: bytes that were written are never more than MAX_BYTES, and what was left out for that is named in `cut`;
+bytes that cannot be read give BadReport with their place, never half a report. Fields: docs/node-report.md.
+"""
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from agent.domain.events import ActiveFault, FaultKey, NodeReport, Occurrence
+from agent.domain.vocab import LEVELS
+from agent.errors import BadReport
+
+SCHEMA: Final = 1
+"""Major of the schema. A reader ignores fields it does not know; a changed meaning is a new major."""
+MAX_BYTES: Final = 256 * 1024
+MARK_BYTES: Final = 8
+_ADAPTER: Final = TypeAdapter(NodeReport)
+_OPTIONS: Final = orjson.OPT_NON_STR_KEYS
+_PHASES: Final = frozenset({"down", "raised", "up"})
+
+
+def encode(report: NodeReport) -> bytes:
+    """The report as one JSON object of at most MAX_BYTES; what does not fit is cut as `fit` says.
+
+    The same report gives the same bytes: fields in fixed order, partitions and devices ascending, identities in the
+    report's own order (the longest quiet first).
+    """
+    data = _dump(report)
+    return data if len(data) <= MAX_BYTES else _dump(fit(report))
+
+
+def decode(data: bytes) -> NodeReport:
+    """Read a report. Raises BadReport: no JSON, a field missing or wrong, a level its plane has not, a newer schema."""
+    try:
+        raw = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise BadReport(f"no JSON: {error}", place="report") from None
+    schema = raw.get("schema") if isinstance(raw, dict) else None
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise BadReport("a report has a whole number here", place="schema")
+    if schema > SCHEMA:
+        raise BadReport(
+            f"written by a newer agent: schema {schema}, this one reads up to {SCHEMA}",
+            place="schema",
+            hint="update this agent; the report is left as it is",
+        )
+    if schema < 1:
+        raise BadReport(f"no schema {schema} exists", place="schema")
+    try:
+        report = _ADAPTER.validate_json(data)
+        ids = b64decode(report.ids, validate=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise BadReport(first["msg"], place=_path(first["loc"])) from None
+    except binascii.Error as error:
+        raise BadReport(f"no base64: {error}", place="ids") from None
+    if len(ids) % MARK_BYTES:
+        raise BadReport(f"{len(ids)} bytes are not whole hashes of {MARK_BYTES}", place="ids")
+    _check(report)
+    return replace(report, ids=ids)
+
+
+def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
+    """The report cut to at most `limit` bytes, in this order, no more of each than needed, each named in `cut`:
+
+    1. `occurrences`: the oldest beyond the newest of each identity
+    2. `totals` of identities neither active nor among the occurrences, the longest quiet first
+    3. `ids`: the older half of the message ids, again and again
+    4. `recovered`, oldest first
+    5. `occurrences` that are left, oldest first
+    6. `timers`, in their order
+    7. `active`: the mildest first, of equal ones the youngest
+    """
+    for name, stage in _STAGES:
+        if len(_dump(report)) <= limit:
+            break
+        report = _least(report, name, *stage(report), limit)
+    return report
+
+
+_Stage = tuple[int, Callable[[int], NodeReport]]
+"""How much there is to cut at most, and the report with the first n of it gone."""
+
+
+def _dump(report: NodeReport) -> bytes:
+    fields: dict[str, Any] = {"schema": SCHEMA}
+    for name in NodeReport.__slots__:
+        fields[name] = getattr(report, name)
+    fields["scanned"] = dict(sorted(report.scanned.items()))
+    fields["links"] = dict(sorted(report.links.items()))
+    fields["totals"] = dict(report.totals)
+    fields["recovered"] = dict(report.recovered)
+    fields["ids"] = b64encode(report.ids).decode()
+    return orjson.dumps(fields, option=_OPTIONS)
+
+
+def _least(report: NodeReport, name: str, most: int, without: Callable[[int], NodeReport], limit: int) -> NodeReport:
+    """Cut as few as will do, or all of them; every probe is a whole encoding, so there are few."""
+    if not most:
+        return report
+
+    def cut(count: int) -> NodeReport:
+        return replace(without(count), cut=(*report.cut, f"{name}:{count}"))
+
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        if len(_dump(cut(middle))) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return cut(low)
+
+
+def _spare_occurrences(report: NodeReport) -> _Stage:
+    newest = {one.key: one.id for one in report.occurrences}
+    return _some_occurrences(report, [one for one in report.occurrences if newest[one.key] != one.id])
+
+
+def _all_occurrences(report: NodeReport) -> _Stage:
+    return _some_occurrences(report, report.occurrences)
+
+
+def _some_occurrences(report: NodeReport, spare: Sequence[Occurrence]) -> _Stage:
+    oldest = [one.id for one in sorted(spare, key=_beginning)]
+
+    def without(count: int) -> NodeReport:
+        gone = frozenset(oldest[:count])
+        return replace(report, occurrences=tuple(one for one in report.occurrences if one.id not in gone))
+
+    return len(oldest), without
+
+
+def _beginning(one: Occurrence) -> int:
+    return one.begin
+
+
+def _quiet_totals(report: NodeReport) -> _Stage:
+    kept = {str(fault.key) for fault in report.active} | {str(one.key) for one in report.occurrences}
+    quiet = [who for who in report.totals if who not in kept]
+
+    def without(count: int) -> NodeReport:
+        gone = frozenset(quiet[:count])
+        return replace(report, totals={who: total for who, total in report.totals.items() if who not in gone})
+
+    return len(quiet), without
+
+
+def _old_ids(report: NodeReport) -> _Stage:
+    marks = len(report.ids) // MARK_BYTES
+
+    def without(halvings: int) -> NodeReport:
+        left = marks >> halvings
+        return replace(report, ids=report.ids[len(report.ids) - left * MARK_BYTES :])
+
+    return marks.bit_length(), without
+
+
+def _old_recovers(report: NodeReport) -> _Stage:
+    oldest = sorted(report.recovered, key=lambda who: report.recovered[who])
+
+    def without(count: int) -> NodeReport:
+        gone = frozenset(oldest[:count])
+        return replace(report, recovered={who: at for who, at in report.recovered.items() if who not in gone})
+
+    return len(oldest), without
+
+
+def _timers(report: NodeReport) -> _Stage:
+    return len(report.timers), lambda count: replace(report, timers=report.timers[count:])
+
+
+def _mild_faults(report: NodeReport) -> _Stage:
+    def weight(fault: ActiveFault) -> tuple[float, int]:
+        ranks = LEVELS[fault.key.plane]
+        return ranks.get(fault.level, 0) / max(ranks.values()), -fault.since
+
+    mildest = [fault.key for fault in sorted(report.active, key=weight)]
+
+    def without(count: int) -> NodeReport:
+        gone = frozenset(mildest[:count])
+        return replace(report, active=tuple(fault for fault in report.active if fault.key not in gone))
+
+    return len(mildest), without
+
+
+_STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
+    ("occurrences", _spare_occurrences),
+    ("totals", _quiet_totals),
+    ("ids", _old_ids),
+    ("recovered", _old_recovers),
+    ("occurrences", _all_occurrences),
+    ("timers", _timers),
+    ("active", _mild_faults),
+)
+
+
+def _check(report: NodeReport) -> None:
+    """What types alone do not say, and readers would stumble over."""
+    for number, fault in enumerate(report.active):
+        _check_fault(fault.key, fault.level, report, f"active[{number}]")
+    for number, one in enumerate(report.occurrences):
+        _check_fault(one.key, one.level, report, f"occurrences[{number}]")
+    for number, timer in enumerate(report.timers):
+        if timer.phase not in _PHASES:
+            raise BadReport(f"no phase {timer.phase[:40]!r}", place=f"timers[{number}].phase")
+        _check_fault(timer.key, None, report, f"timers[{number}]")
+
+
+def _check_fault(key: FaultKey, level: str | None, report: NodeReport, place: str) -> None:
+    if level is not None and level not in LEVELS[key.plane]:
+        raise BadReport(f"{level[:40]!r} is no level of the {key.plane} plane", place=f"{place}.level")
+    if key.node != report.node:
+        raise BadReport(f"a fault of {key.node[:60]!r}", place=f"{place}.key.node")
+
+
+def _path(loc: Sequence[int | str]) -> str:
+    path = ""
+    for step in loc:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path or "report"

@@ -1,0 +1,177 @@
+"""The report codec: what comes back, what is cut in which order, and how each bad report is named."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.domain.events import (
+    ActiveFault,
+    DurationTimer,
+    FaultEvent,
+    FaultKey,
+    Link,
+    NodeReport,
+    Occurrence,
+    Scanned,
+)
+from agent.domain.vocab import Assertion, Millis, NodeName, OccurrenceId, Plane, Source
+from agent.errors import BadReport
+from agent.wire.report import decode, encode, fit
+
+NODE = NodeName("n1")
+
+
+def key(where: str = "4", plane: Plane = Plane.CHIP) -> FaultKey:
+    return FaultKey(NODE, plane, where, "80E18402")
+
+
+def occurrence(where: str, number: int, begin: int = 1_000) -> Occurrence:
+    return Occurrence(OccurrenceId(f"0:0:{number}:0"), key(where), Millis(begin), None, "SeparateNPU")
+
+
+def active(where: str, level: str = "SeparateNPU", since: int = 1_000) -> ActiveFault:
+    one = OccurrenceId("0:0:1:0")
+    return ActiveFault(key(where), Millis(since), level, "chip-table", one, Source.DCMI, devices=(4,), severity=2)
+
+
+def report(**other: Any) -> NodeReport:
+    base: dict[str, Any] = {"cluster": "c", "node": NODE, "epoch": 3, "seq": 7, "instance": "i"}
+    return NodeReport(**{**base, **other})
+
+
+EVENT = FaultEvent(key("1"), Assertion.OCCUR, Millis(5), OccurrenceId("0:0:9:0"), Source.HCCN, "hccn", devices=(1,))
+FULL = report(
+    machine="m",
+    clock=Millis(1_767_225_600_000),
+    caught_up=True,
+    policy="p",
+    scanned={3: Scanned(1, 41, Millis(9), "ab"), 0: Scanned(0, 1)},
+    active=(active("4"), active("5", "RestartRequest")),
+    occurrences=(occurrence("4", 1), occurrence("4", 2)),
+    totals={"n1/chip/4/80E18402": 2, "a": 1},
+    timers=(DurationTimer(key("1"), "down", Millis(5), Millis(20_005), EVENT),),
+    recovered={"n1/public/CCAE:x/220001001@9": Millis(8)},
+    ids=bytes(range(16)),
+    links={1: Link("down", Millis(5)), 0: Link("up", Millis(6))},
+)
+
+
+def test_a_report_comes_back_as_it_was() -> None:
+    assert decode(encode(FULL)) == FULL
+    assert list(decode(encode(FULL)).totals) == ["n1/chip/4/80E18402", "a"]
+
+
+def test_the_bytes_are_fixed() -> None:
+    assert encode(report(ids=b"\0" * 8, links={1: Link("up", Millis(2)), 0: Link("down", Millis(1))})) == (
+        b'{"schema":1,"cluster":"c","node":"n1","epoch":3,"seq":7,"instance":"i","machine":"","clock":0,'
+        b'"caught_up":false,"policy":"","scanned":{},"active":[],"occurrences":[],"totals":{},"timers":[],'
+        b'"recovered":{},"ids":"AAAAAAAAAAA=","links":{"0":{"state":"down","at":1},"1":{"state":"up","at":2}},"cut":[]}'
+    )
+
+
+def test_unknown_fields_of_a_later_minor_are_ignored() -> None:
+    raw = json.loads(encode(FULL))
+    raw["later"] = {"x": 1}
+    raw["active"][0]["later"] = 1
+    assert decode(json.dumps(raw).encode()) == FULL
+
+
+def broken(**other: Any) -> bytes:
+    raw = {**json.loads(encode(FULL)), **other}
+    return json.dumps({name: value for name, value in raw.items() if value is not ...}).encode()
+
+
+def inside(field: str, **other: Any) -> bytes:
+    raw = json.loads(encode(FULL))
+    return broken(**{field: [{**raw[field][0], **other}]})
+
+
+ALIEN = {"node": "n2", "plane": "chip", "where": "4", "code": "80E18402"}
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "words"),
+    [
+        (b"", "report", "no JSON"),
+        (b"\xff\xfe", "report", "no JSON"),
+        (b"[]", "schema", "whole number"),
+        (broken(schema=...), "schema", "whole number"),
+        (broken(schema=True), "schema", "whole number"),
+        (broken(schema=0), "schema", "no schema 0"),
+        (broken(schema=2), "schema", "newer agent: schema 2, this one reads up to 1"),
+        (broken(node=...), "node", "required"),
+        (broken(seq="x"), "seq", "integer"),
+        (broken(scanned={"x": {"generation": 0, "offset": 1}}), "scanned.x.[key]", "integer"),
+        (inside("active", source="radio"), "active[0].source", "dcmi"),
+        (inside("active", key={**ALIEN, "node": "n1", "plane": "moon"}), "active[0].key.plane", "chip"),
+        (inside("active", level="Separate"), "active[0].level", "'Separate' is no level of the chip plane"),
+        (inside("active", key=ALIEN), "active[0].key.node", "a fault of 'n2'"),
+        (inside("occurrences", level="?"), "occurrences[0].level", "no level"),
+        (inside("occurrences", begin=None), "occurrences[0].begin", "integer"),
+        (inside("timers", phase="sideways"), "timers[0].phase", "no phase 'sideways'"),
+        (inside("timers", key=ALIEN), "timers[0].key.node", "a fault of 'n2'"),
+        (broken(ids="AAA"), "ids", "no base64"),
+        (broken(ids="AAAA"), "ids", "3 bytes are not whole hashes of 8"),
+    ],
+)
+def test_a_bad_report_is_named_with_its_place(data: bytes, place: str, words: str) -> None:
+    with pytest.raises(BadReport) as caught:
+        decode(data)
+    assert caught.value.place == place
+    assert words in caught.value.reason
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60) | st.integers(0, 400).map(lambda at: encode(FULL)[:at]))
+def test_no_bytes_raise_anything_else(data: bytes) -> None:
+    with pytest.raises(BadReport):
+        decode(data)
+
+
+BIG = report(
+    active=(active("0", "NotHandleFault"), active("1", since=2_000), active("2", "RestartRequest")),
+    occurrences=tuple(occurrence(str(n // 4), n, 1_000 + n) for n in range(12)),
+    totals={f"n1/chip/{n}/80E18402": 4 for n in range(20)},
+    ids=bytes(64 * 8),
+    recovered={f"n1/public/CCAE:{n}/220001001@9": Millis(n) for n in range(5)},
+    timers=(DurationTimer(key("1"), "raised", Millis(5), Millis(5), EVENT),),
+)
+
+
+@pytest.mark.parametrize(
+    ("limit", "stages"),
+    [
+        (100_000, []),
+        (4_400, ["occurrences"]),
+        (3_000, ["occurrences", "totals"]),
+        (2_700, ["occurrences", "totals", "ids"]),
+        (2_100, ["occurrences", "totals", "ids", "recovered"]),
+        (1_800, ["occurrences", "totals", "ids", "recovered", "occurrences"]),
+        (1_350, ["occurrences", "totals", "ids", "recovered", "occurrences", "timers"]),
+        (1_000, ["occurrences", "totals", "ids", "recovered", "occurrences", "timers", "active"]),
+    ],
+)
+def test_what_does_not_fit_is_cut_in_the_stated_order(limit: int, stages: list[str]) -> None:
+    small = fit(BIG, limit)
+    assert [entry.partition(":")[0] for entry in small.cut] == stages
+    assert len(encode(small)) <= limit
+
+
+def test_no_more_is_cut_than_needed_and_the_oldest_first() -> None:
+    one_less = fit(BIG, len(encode(BIG)) - 1)
+    assert one_less.cut == ("occurrences:1",)
+    assert [one.id for one in BIG.occurrences if one not in one_less.occurrences] == ["0:0:0:0"]
+
+
+def test_the_worst_active_fault_goes_last() -> None:
+    assert [fault.key.where for fault in fit(BIG, 700).active] == ["1"]
+
+
+def test_what_is_published_is_never_over_256_kib() -> None:
+    huge = report(active=tuple(active(str(n)) for n in range(2_000)))
+    data = encode(huge)
+    assert 250_000 < len(data) <= 262_144
+    assert decode(data).cut == (f"active:{2_000 - len(decode(data).active)}",)
