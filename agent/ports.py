@@ -45,6 +45,9 @@ class Batch:
 class FaultSource(Protocol):
     """The stream of records: order kept, at least once, nothing skipped in silence."""
 
+    finished: bool
+    """Nothing more will ever come: the end of a finished file, the other end of a pipe closed."""
+
     async def open(self, resume: bytes | None) -> None:
         """Begin after `resume`, or at the earliest record. A token whose place is gone starts at the
         earliest record of a new generation and says so in the next batch's notices.
@@ -184,4 +187,12 @@ class Tracer(Protocol):
 
     def close(self) -> None:
         """Hand over what is left; bounded in time."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Records nobody could use, unchanged, with the headers `fault-agent-reason`, `-detail` and `-source`."""
+
+    async def append(self, letters: Sequence[Record]) -> None:
+        """Durable when it returns; the same source (header) is kept once. Raises Unavailable."""
         ...

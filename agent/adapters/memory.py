@@ -59,6 +59,8 @@ class MemoryFaultSource:
         self._notices: list[str] = []
         self._more = asyncio.Event()
         self.failures = Failures()
+        self.finished = False
+        """Set by the owner when nothing more will be added."""
 
     def append(self, item: Record | Control) -> None:
         """Add an item that brings its own position."""

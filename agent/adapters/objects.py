@@ -134,7 +134,7 @@ def check_swap(document: ConfigMap, live: ConfigMap | None) -> None:
 
 
 def stamped(document: ConfigMap, live: ConfigMap | None, version: str, manager: str) -> ConfigMap:
-    """The document as stored: with its version, its uid and its writers, `manager` the last of them if new.
+    """The document as stored: with its version, its uid and its writers, `manager` the last of them if new and named.
 
     A created object keeps the uid and writers it brings along, which is how an overlay copies one up; one that
     brings none gets a uid made of its name and version, so that a replay gives the same bytes again.
@@ -151,7 +151,7 @@ def stamped(document: ConfigMap, live: ConfigMap | None, version: str, manager: 
         annotations=dict(document.annotations),
         resource_version=version,
         uid=uid or str(uuid.uuid5(uuid.NAMESPACE_URL, f"{document.namespace}/{document.name}/{version}")),
-        managers=before if manager in before else (*before, manager),
+        managers=before if not manager or manager in before else (*before, manager),
         extra=extra,
     )
 

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agent.domain.vocab import SECOND, Mode
 from agent.errors import BadUsage
 
+Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -34,7 +36,7 @@ class DocumentSettings(_Model):
     """disabled | observe | act; the weaker of this and the global mode is in force."""
     sole_writer: bool = False
     """true: managers of others in managedFields are history; false: any of them counts as a live writer."""
-    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = "default"
+    namespace: Namespace = "default"
 
 
 class ResetConfigSettings(_Model):
@@ -83,6 +85,8 @@ class Settings(_Model):
     """All settings of a process."""
 
     cluster: ClusterSettings = ClusterSettings()
+    namespace: Namespace = "fault-agent"
+    """Where the agent keeps the ledgers that belong to no job."""
     mode: Annotated[Mode | None, Field(strict=False)] = None
     """disabled | observe | act. Left out: act in the solo role, which writes its own --out folder only;
     observe elsewhere."""

@@ -43,6 +43,8 @@ def decode_cluster_ledger(text: str, cluster: str, place: str) -> ClusterLedger:
 
 def _encode(adapter: TypeAdapter[_T], ledger: _T) -> str:
     body: dict[str, Any] = {"schema": SCHEMA, **adapter.dump_python(ledger, mode="json")}
+    if body.get("life"):
+        body["life"]["members"].sort()  # a set has no order, the text must have one
     return orjson.dumps(body).decode()
 
 

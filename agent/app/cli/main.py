@@ -27,24 +27,28 @@ class _Verbs(click.Group):
         return list(self.commands)
 
 
+_HELP = """Turn NPU fault events into the ConfigMaps that MindCluster components read, once and with a reason.
+
+\b
+See it work          fault-agent demo
+Ask about a code     fault-agent explain 80E18402
+Run on files         fault-agent run --role solo --events FILE --cluster PATH --out DIR
+Judge a recording    fault-agent replay FILE --cluster PATH --out DIR
+Ask why              fault-agent why fault n1/chip/2/80E18402 --out DIR
+"""
+
+
 @click.group(
     cls=_Verbs,
+    help=_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: fault-agent demo. Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run.",
 )
 def cli() -> None:
-    r"""Turn NPU fault events into the ConfigMaps that MindCluster components read, once and with a reason.
-
-    \b
-    See it work          fault-agent demo
-    Ask about a code     fault-agent explain 80E18402
-    Run on files         fault-agent run --role solo --events FILE --cluster PATH --out DIR
-    Judge a recording    fault-agent replay FILE --cluster PATH --out DIR
-    Ask why              fault-agent why fault n1/chip/2/80E18402 --out DIR
-    """
+    """Hold the verbs."""
 
 
-@cli.command()
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def version(as_json: bool) -> None:
     """Show the version of the agent and of the Python below it."""

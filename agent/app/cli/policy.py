@@ -12,11 +12,10 @@ from typing import Any, Final
 import click
 from rich.table import Table
 
-from agent.adapters.shipped import read_policy_path
+from agent.app.bootstrap import load_policy_at
 from agent.app.cli.show import console
 from agent.domain.policy import CodeRule, Policy
 from agent.domain.vocab import LEVELS, SECOND, Plane, Source
-from agent.wire.policyfile import load_policy
 
 TABLE_SOURCES: Final[Mapping[str, Source]] = {
     "chip": Source.DCMI,
@@ -30,7 +29,7 @@ _ALL_LEVELS: Final = tuple(dict.fromkeys(level for levels in LEVELS.values() for
 
 def policy_at(path: Path | None) -> Policy:
     """The policy of a folder or file laid over the shipped one; None: the shipped one. Raises BadPolicy, CannotRun."""
-    return load_policy(read_policy_path(path))
+    return load_policy_at(path)
 
 
 def policy_option(command: Any) -> Any:

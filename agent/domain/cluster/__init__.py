@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 
 from agent.domain.cluster import placement, rails, recovery
-from agent.domain.cluster.book import ClusterBook, Draft, Limits, RailPlan, Verdict, evolve
+from agent.domain.cluster.book import ClusterBook, Draft, Limits, RailPlan, Shared, Verdict, evolve, take_ledger
 from agent.domain.cluster.nodes import decide_node, entry_of
 from agent.domain.ledger import JobLedger, prune
 from agent.domain.reset import Merge, Outcome, Phase, Signal, recorded, step
@@ -18,12 +18,14 @@ __all__ = [
     "ClusterBook",
     "Limits",
     "RailPlan",
+    "Shared",
     "Verdict",
     "decide_job",
     "decide_node",
     "document_seen",
     "entry_of",
     "evolve",
+    "take_ledger",
 ]
 
 

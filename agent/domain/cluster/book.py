@@ -5,6 +5,7 @@ The one rule: deciding reads the book and gives a Verdict; only `evolve` changes
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TypeVar
 
 from agent.domain.bindings import JobBook
@@ -16,7 +17,7 @@ from agent.domain.railwords import Answer
 from agent.domain.ranktable import RankTable
 from agent.domain.reservations import RailLedger
 from agent.domain.reset import Executor, ResetLimits
-from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, NodeName, Plane, Reason
+from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, Mode, NodeName, Plane, Reason
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -30,12 +31,21 @@ class Limits:
     frameworks: frozenset[str] = frozenset({"mindspore"})
     executor: Executor = Executor.NONE
     reset: ResetLimits = field(default_factory=ResetLimits)
+    reset_mode: Mode = Mode.ACT
+    """How far reset-config may be driven; without act no recovery is started."""
     volcano: bool | None = None
     """Is Volcano's plugin at work: True, False, or None = as seen in its own document."""
     joint_window: Millis = Millis(3 * SECOND)
     link_fresh: Millis = Millis(MINUTE)
     borrow: BorrowPolicy = BorrowPolicy.PER_NPU
     strictness: Strictness = Strictness.STRICT
+
+
+class Shared(StrEnum):
+    """Documents that all jobs and nodes share."""
+
+    VCJOB = "vcjob"
+    RECORDS = "records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,12 @@ class ClusterBook:
         """Nodes whose object was there and is gone."""
         self.node_d: set[NodeName] = set()
         """Nodes for which NodeD's own object is known."""
+        self.former: dict[NodeName, set[JobId]] = {}
+        """Jobs whose ledger remembers a pod on the node, also when that pod has just gone."""
+        self.dirty: set[JobId] = set()
+        """Jobs whose ledger has changed; cleared by who stores them."""
+        self.changed: set[Shared] = set(Shared)
+        """Shared documents whose content may have changed; at the start all of them are looked at."""
         self.known_records: dict[JobId, int] = {}
         """TotalRescheduleTimes that job-reschedule-reason held for a job when it was first read."""
         self.known_retries: dict[JobId, tuple[str, int]] = {}
@@ -106,16 +122,35 @@ class ClusterBook:
 def evolve(book: ClusterBook, verdict: Verdict) -> None:
     """Take a verdict into the book."""
     for job, ledger in verdict.ledgers.items():
-        _put(book.ledgers, job, ledger)
+        take_ledger(book, job, ledger)
+        book.dirty.add(job)
     for job, deadline in verdict.deadlines.items():
         _put(book.deadlines, job, deadline)
     for node, entry in verdict.entries.items():
         _put(book.entries, node, entry)
+        book.changed.add(Shared.VCJOB)
     book.plans.update(verdict.plans)
     if verdict.cluster is not None:
         book.cluster = verdict.cluster
     if verdict.rails is not None:
         book.rails = verdict.rails
+
+
+def take_ledger(book: ClusterBook, job: JobId, ledger: JobLedger | None) -> None:
+    """Put a job's ledger in place and note what else it touches."""
+    known = book.ledgers.get(job)
+    was = (known.owner, known.retry_times) if known is not None else ("", None)
+    now = (ledger.owner, ledger.retry_times) if ledger is not None else ("", None)
+    if was[1] != now[1] or (was != now and now[1] is not None):
+        book.changed.add(Shared.VCJOB)
+    if ledger is not None and ledger.records != (known.records if known is not None else None):
+        book.changed.add(Shared.RECORDS)
+    places = {member.node for member in ledger.members} if ledger is not None else set()
+    for node in {member.node for member in known.members} - places if known is not None else ():
+        book.former[node].discard(job)
+    for node in places:
+        book.former.setdefault(node, set()).add(job)
+    _put(book.ledgers, job, ledger)
 
 
 def _put(table: dict[_K, _V], key: _K, value: _V | None) -> None:

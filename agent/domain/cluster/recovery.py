@@ -26,7 +26,7 @@ from agent.domain.reset import (
     start,
     step,
 )
-from agent.domain.vocab import JobId, Millis, NodeName, Plane, Reason
+from agent.domain.vocab import JobId, Millis, Mode, NodeName, Plane, Reason
 
 _RUNNING = (Phase.UNRECOVERED, Phase.SETTLING)
 _IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
@@ -101,6 +101,9 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
     """Reasons that lie in the job, in the order in which a person would ask."""
     settings, limits = job.settings, draft.book.limits
     scheduling = settings.fault_scheduling
+    if limits.reset_mode is not Mode.ACT:
+        reason = Reason.OBSERVE if limits.reset_mode is Mode.OBSERVE else Reason.DISABLED
+        return reason, f"documents.reset_config.mode is {limits.reset_mode}"
     if job.finished:
         return Reason.JOB_FINISHED, ""
     if settings.process_recover in ("on", "pause"):

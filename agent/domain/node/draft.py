@@ -11,14 +11,7 @@ from agent.domain.duration import Effect, Phase, Rule, Signal, asserted, in_forc
 from agent.domain.events import ActiveFault, DurationTimer, FaultEvent, FaultKey, Link, Occurrence, Rating
 from agent.domain.node.book import NodeBook
 from agent.domain.node.changes import Change, Cleared, Ignored, Outcome, Policed, Recovered, Relevelled, Shown
-from agent.domain.vocab import LINK_DOWN, Assertion, Millis, OccurrenceId, Plane, Reason
-
-RAISED_INDEX: Final = 10_000_000
-"""Added to the index of the occurrence that opened an episode: the id of the episode raised by the duration rule.
-
-No message has so many events (100 faults × 1,000 influences × 64 devices), and the deputy finds the same id.
-"""
-
+from agent.domain.vocab import LINK_DOWN, RAISED_INDEX, SECOND, Assertion, Millis, OccurrenceId, Plane, Reason
 
 _RULED: Final = frozenset({Plane.CHIP, Plane.NETWORK})
 """Planes with duration rules; a public code may look the same and is none of theirs."""
@@ -202,7 +195,7 @@ class Draft:
                 detail = f"recovered; stays {after.level} until clean beyond {timer.due}"
                 self.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, ended=ended)
                 return
-        detail = f"was {active.level} since {active.since}"
+        detail = f"was {active.level} for {(ended[1] - active.since) / SECOND:.1f} s"
         self.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, recovered=last, ended=ended)
 
     def expire(self, timers: Iterable[DurationTimer], at: Millis) -> None:

@@ -1,0 +1,296 @@
+"""Puts the parts together: the one room that names adapters.
+
+The one rule: nothing is opened or started on import; each builder makes what it is asked for and nothing else.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from agent.adapters.clusterfiles import ClusterFiles
+from agent.adapters.deadletters import JournalDeadLetters
+from agent.adapters.directory import DirectoryCabinet, DirectoryDocumentStore, DirectoryJournal, DirectoryReportLog
+from agent.adapters.folderlock import FolderLock
+from agent.adapters.memory import MemoryDocumentStore
+from agent.adapters.objects import from_object
+from agent.adapters.otel import make_tracer
+from agent.adapters.overlay import OverlayStore
+from agent.adapters.recordfile import FileSource, StdinSource
+from agent.adapters.shipped import read_policy_path
+from agent.app.coordinator_app import Coordinator, Wishes
+from agent.app.ledgers import Ledgers
+from agent.app.node_app import NodeSide
+from agent.app.settings import Settings
+from agent.app.solo import Parts, Solo, Tally
+from agent.app.world import World
+from agent.domain.cluster import ClusterBook
+from agent.domain.cluster.book import Limits
+from agent.domain.policy import Policy
+from agent.domain.railcase import BorrowPolicy, Strictness
+from agent.domain.reset import Executor
+from agent.domain.vocab import SECOND, Millis, Mode, Plane
+from agent.errors import BadInput, BadUsage, CannotRun, Conflict
+from agent.ports import DocumentStore, FaultSource, Tracer
+from agent.wire.audit import AuditLine, decode_all
+from agent.wire.inbound import Limits as BorderLimits
+from agent.wire.policyfile import load_policy
+
+MANAGER = "fault-agent"
+STATE = ".state"
+AUDIT = "audit.jsonl"
+LETTERS = "dead-letters.jsonl"
+
+__all__ = [
+    "SoloOrder",
+    "Tally",
+    "load_policy_at",
+    "policy_files",
+    "read_audit",
+    "replay_solo",
+    "run_solo",
+    "wall_clock",
+]
+
+
+def wall_clock() -> Millis:
+    """Unix time in ms."""
+    return Millis(time.time_ns() // 1_000_000)
+
+
+def policy_files(path: Path | None) -> Mapping[str, bytes]:
+    """The shipped policy files with those of `path` laid over them. Raises BadPolicy, CannotRun."""
+    return read_policy_path(path)
+
+
+def load_policy_at(path: Path | None) -> Policy:
+    """The policy in force with the files of `path` laid over the shipped ones. Raises BadPolicy, CannotRun."""
+    return load_policy(policy_files(path))
+
+
+def read_audit(out: Path) -> tuple[list[AuditLine], list[str]]:
+    """Every decision journalled in a folder, and a finding per unreadable line. Raises CannotRun without a journal."""
+    path = out / AUDIT
+    if not path.is_file():
+        raise CannotRun(
+            f"{out} holds no {AUDIT}", hint="give the --out folder of a run, a replay or a demo with --out DIR"
+        )
+    return decode_all(path.read_bytes().splitlines(), AUDIT)
+
+
+@dataclass(frozen=True, slots=True)
+class SoloOrder:
+    """What a solo run is asked to do."""
+
+    events: Path | None
+    """None: standard input."""
+    cluster: Path
+    out: Path
+    settings: Settings
+    policy: Path | None = None
+    goes_on: bool = False
+    """Replay: go on in a folder that already holds a ledger."""
+
+
+def check_out(order: SoloOrder) -> None:
+    """A replay begins in a folder without state. Raises BadUsage."""
+    if (order.out / STATE).exists() and not order.goes_on:
+        raise BadUsage(
+            f"{order.out} already holds the state of an earlier run",
+            hint="give an empty folder, or --continue to go on from it",
+        )
+
+
+def run_solo(order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> tuple[Tally, World]:
+    """A long-lived run that ends on SIGTERM or SIGINT, or with its pipe. Raises CannotRun, Fenced."""
+    return asyncio.run(_run(order, told, say))
+
+
+def replay_solo(
+    order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None], progress: Callable[[int], None]
+) -> tuple[Tally, World]:
+    """Judge a finished recording on its own clock. Raises CannotRun, BadUsage."""
+    check_out(order)
+    return asyncio.run(_replay(order, told, say, progress))
+
+
+def scenario() -> tuple[Path, Path, Callable[[Path, Sequence[AuditLine]], list[str]]]:
+    """The shipped scenario: its events, its cluster objects, and what must be true at its end."""
+    root = Path(str(files("agent"))) / "app" / "scenario"
+    return root / "events.jsonl", root / "cluster", lambda out, lines: unmet(root / "expected.json", out, lines)
+
+
+def unmet(expectations: Path, out: Path, lines: Sequence[AuditLine]) -> list[str]:
+    """Which expectations of a scenario (reasons that must have been given, texts of documents) do not hold."""
+    wanted = orjson.loads(expectations.read_bytes())
+    given = {(str(line.decision.reason), line.decision.fault.rpartition("@")[0]) for line in lines}
+    problems = [f"no {reason} for {fault}" for reason, fault in wanted["reasons"] if (reason, fault) not in given]
+    for place, keys in wanted["documents"].items():
+        path = out / f"{place}.json"
+        data = orjson.loads(path.read_bytes())["data"] if path.is_file() else {}
+        problems += [f"{place}: {key} is {data.get(key)!r}" for key, text in keys.items() if data.get(key) != text]
+    return problems
+
+
+async def _run(order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> tuple[Tally, World]:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    source: FaultSource = StdinSource(sys.stdin.buffer) if order.events is None else FileSource(order.events)
+    if order.events is None:
+        say("reading standard input: a pipe cannot be read again, so what it held is not resumed after a restart")
+    with ExitStack() as stack:
+        tracer = make_tracer(os.environ)
+        stack.callback(tracer.close)
+        stack.enter_context(FolderLock(order.out / STATE / "lock"))
+        solo, world = _assemble(order, source, tracer, told, say, live=True)
+        await solo.run(stop, wall_clock)
+        return solo.tally, world
+
+
+async def _replay(
+    order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None], progress: Callable[[int], None]
+) -> tuple[Tally, World]:
+    if order.events is None:
+        raise BadUsage("a replay reads a file", hint="for a pipe use: fault-agent run --role solo --events -")
+    with ExitStack() as stack:
+        tracer = make_tracer(os.environ)
+        stack.callback(tracer.close)
+        stack.enter_context(FolderLock(order.out / STATE / "lock"))
+        solo, world = _assemble(order, FileSource(order.events, complete=True), tracer, told, say, live=False)
+        await solo.replay(progress, resume=order.goes_on)
+        return solo.tally, world
+
+
+def _assemble(
+    order: SoloOrder,
+    source: FaultSource,
+    tracer: Tracer,
+    told: Callable[[AuditLine], None],
+    say: Callable[[str], None],
+    *,
+    live: bool,
+) -> tuple[Solo, World]:
+    settings, out = order.settings, order.out
+    mode = settings.mode or Mode.ACT
+    policy = load_policy_at(order.policy)
+    objects = ClusterFiles(order.cluster, static=not live)
+    base = objects.configmaps()
+    real = OverlayStore(DirectoryDocumentStore(out, manager=MANAGER, durable=live), base)
+    foreign = OverlayStore(DirectoryDocumentStore(out, manager="", durable=live), base)
+    # In observe mode everything is computed on a shadow: our own writes stay in memory above the real documents.
+    store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
+    book = ClusterBook(settings.cluster.id, limits_of(settings))
+    world = World(book)
+    state = out / STATE
+    parts_tell: list[Solo] = []
+    coordinator = Coordinator(
+        book,
+        store,
+        Ledgers(store, settings.namespace),
+        wishes_of(settings, mode),
+        tracer,
+        lambda decision: parts_tell[0].tell(decision),
+        lambda: parts_tell[0].flush_audit(),
+    )
+    audit = DirectoryJournal(out / AUDIT, durable=live)
+    parts = Parts(
+        source=source,
+        cluster=objects,
+        reports=DirectoryReportLog(state, durable=live),
+        cabinet=DirectoryCabinet(state / "cabinet", durable=live),
+        letters=JournalDeadLetters(DirectoryJournal(out / LETTERS, durable=live)),
+        audit=audit,
+        node_side=NodeSide(
+            policy,
+            settings.cluster.id,
+            f"solo-{os.getpid()}" if live else "replay",
+            BorderLimits(max_clock_skew=Millis(int(settings.max_clock_skew_s * SECOND))),
+            Millis(settings.max_event_age_ms),
+            tracer,
+        ),
+        world=world,
+        coordinator=coordinator,
+        apply_config_map=lambda item: _lay(foreign, item),
+        delete_config_map=lambda namespace, name: _remove(foreign, namespace, name),
+        mode=mode,
+        policy=policy.digest[:12],
+        meaning=lambda ref: meaning_of(policy, ref),
+    )
+    solo = Solo(parts, told, say)
+    parts_tell.append(solo)
+    return solo, world
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The coordinator's limits as the settings state them."""
+    return Limits(
+        max_event_age=Millis(settings.max_event_age_ms),
+        frameworks=frozenset(settings.reset.frameworks),
+        executor=Executor(settings.reset.executor),
+        reset_mode=settings.documents.reset_config.mode,
+        volcano={"auto": None, "alive": True, "absent": False}[settings.volcano],
+        joint_window=Millis(int(settings.rail.joint_window_s * SECOND)),
+        link_fresh=Millis(int(settings.rail.link_fresh_s * SECOND)),
+        borrow=BorrowPolicy(settings.rail.policy),
+        strictness=Strictness(settings.rail.strictness),
+    )
+
+
+def wishes_of(settings: Settings, mode: Mode) -> Wishes:
+    """What is wanted of the documents; in solo a missing reset-config is made, since the folder is our own."""
+    documents = settings.documents
+    return Wishes(
+        manager=MANAGER,
+        mode=mode,
+        vcjob=documents.vcjob_fault_npu_cm.mode,
+        vcjob_namespace=documents.vcjob_fault_npu_cm.namespace,
+        vcjob_sole=documents.vcjob_fault_npu_cm.sole_writer,
+        reschedule=documents.job_reschedule_reason.mode,
+        reschedule_namespace=documents.job_reschedule_reason.namespace,
+        reschedule_sole=documents.job_reschedule_reason.sole_writer,
+        create_reset_config=documents.reset_config.create is not False,
+        zone=ZoneInfo(settings.scheduler_time_zone),
+    )
+
+
+def meaning_of(policy: Policy, ref: str) -> str:
+    """What the code of a fault reference means, where the policy knows it."""
+    identity = ref.rpartition("@")[0].split("/", 3)
+    if len(identity) != 4:
+        return ""
+    rule = policy.rule(Plane(identity[1]), identity[3])
+    return rule.meaning if rule is not None else ""
+
+
+async def _lay(store: DocumentStore, item: Mapping[str, Any]) -> None:
+    """Another writer's ConfigMap as it now is, whatever it was before. Raises BadDocument, Refused."""
+    document = from_object(item, "apply", "default")
+    for _ in range(8):
+        live = await store.get(document.namespace, document.name)
+        version = live.resource_version if live is not None else ""
+        try:
+            await store.put(replace(document, resource_version=version, uid=live.uid if live else document.uid))
+        except Conflict:
+            continue
+        return
+
+
+async def _remove(store: DocumentStore, namespace: str, name: str) -> None:
+    try:
+        live = await store.get(namespace, name)
+        if live is not None:
+            await store.delete(namespace, name, live.resource_version)
+    except (Conflict, BadInput):
+        return

@@ -1,0 +1,278 @@
+"""The coordinator side: reports and objects in, ledgers and documents out.
+
+The one rule: decide, then write the ledgers, then the documents; a document is never ahead of its ledger.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
+
+from agent.app import documents as docs
+from agent.app.ledgers import Ledgers
+from agent.app.publisher import Published, Publisher, Rendered
+from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, document_seen, evolve
+from agent.domain.events import Decision, NodeReport
+from agent.domain.railwords import Borrow
+from agent.domain.reservations import HoldState, advance
+from agent.domain.reset import Merge
+from agent.domain.vocab import JobId, Millis, Mode, NodeName, Reason
+from agent.errors import BadDocument
+from agent.ports import ConfigMap, DocumentStore, Tracer
+from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
+from agent.wire.railfile import PLAN_KEY, encode_plan, plan_document, plan_name
+
+ROUNDS = 12
+"""Decide-and-write rounds of one step. A recovery needs three at most; more would be a circle, and is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the settings say about the documents."""
+
+    manager: str
+    mode: Mode
+    """Global mode; in observe the store is a shadow and nothing real is written."""
+    vcjob: Mode
+    vcjob_namespace: str
+    vcjob_sole: bool
+    reschedule: Mode
+    reschedule_namespace: str
+    reschedule_sole: bool
+    create_reset_config: bool
+    zone: ZoneInfo
+
+
+class Coordinator:
+    """Keeps the cluster book and brings the documents to what follows from it."""
+
+    def __init__(
+        self,
+        book: ClusterBook,
+        store: DocumentStore,
+        ledgers: Ledgers,
+        wishes: Wishes,
+        tracer: Tracer,
+        tell: Callable[[Decision], None],
+        flush: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.book = book
+        self._store = store
+        self._ledgers = ledgers
+        self._publisher = Publisher(store, wishes.manager)
+        self._wishes = wishes
+        self._tracer = tracer
+        self._tell = tell
+        self._flush = flush
+        self._jobs: set[JobId] = set()
+        self._nodes: set[NodeName] = set()
+        self._gone: set[JobId] = set()
+        self._unpublished: set[tuple[str, JobId]] = set()
+        self._last: dict[tuple[str, JobId], Reason] = {}
+
+    # --- what comes in -------------------------------------------------------------------------------------------
+
+    async def start(self, now: Millis) -> None:
+        """Read ledgers and documents as they stand; nothing is written before this is done."""
+        await self._ledgers.load(self.book, now, self._tell)
+        vcjob = await self._read(self._wishes.vcjob_namespace, docs.VCJOB_NAME)
+        if vcjob is not None:
+            self.book.volcano_seen = bool(docs.foreign_writers(vcjob, self._wishes.manager))
+            with suppress(BadDocument):
+                entries = decode_fault_nodes(vcjob.data.get(docs.FAULT_NODE, ""))
+                self.book.entries.update({entry.node: entry for entry in entries})
+            with suppress(BadDocument):
+                for job, left in decode_retry_times(vcjob.data.get(docs.RETRY_TIMES, "")).items():
+                    self.book.known_retries[JobId(job)] = (left.uid, left.times)
+        records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
+        if records is not None:
+            with suppress(BadDocument):
+                for job, known in decode_reschedule(records.data.get(docs.RECORDS, "")).items():
+                    self.book.known_records[JobId(job)] = known.total
+        if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
+            evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
+        self._jobs.update(self.book.ledgers)
+        self._nodes.update(self.book.reports)
+        self._jobs.update(job.id for job in self.book.jobs.jobs())
+
+    async def _read(self, namespace: str, name: str) -> ConfigMap | None:
+        try:
+            return await self._store.get(namespace, name)
+        except BadDocument:
+            return None  # told when it is to be written
+
+    def reports(self, reports: Mapping[NodeName, NodeReport]) -> None:
+        """Newer reports; an older (epoch, seq) than the one at hand is nothing new."""
+        for node, report in reports.items():
+            known = self.book.reports.get(node)
+            if known is not None and (known.epoch, known.seq) >= (report.epoch, report.seq):
+                continue
+            self.book.reports[node] = report
+            self._nodes.add(node)
+            self._jobs.update(self.book.jobs.jobs_on(node))
+            # A pod may have left the node a moment before its fault is read; its job still remembers it.
+            self._jobs.update(self.book.former.get(node, ()))
+
+    def touched(self, jobs: Iterable[JobId], nodes: Iterable[NodeName]) -> None:
+        """Jobs and nodes whose objects have changed."""
+        self._jobs.update(jobs)
+        self._nodes.update(nodes)
+        for job in self._jobs:
+            if self.book.jobs.job(job) is not None:
+                self._gone.discard(job)
+            elif job not in self._gone:
+                self._gone.add(job)
+                self.book.changed.add(Shared.VCJOB)
+
+    def next_deadline(self) -> Millis | None:
+        """When the next recovery or rail question is due, or None."""
+        return min(self.book.deadlines.values(), default=None)
+
+    # --- decide, persist, publish --------------------------------------------------------------------------------
+
+    async def step(self, now: Millis) -> None:
+        """Decide all that is due and bring ledgers and documents up to it, until nothing changes any more.
+
+        Raises Unavailable or Fenced with everything kept to be done again.
+        """
+        self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
+        for _ in range(ROUNDS):
+            if not (self._jobs or self._nodes or self._unpublished):
+                return
+            jobs, nodes = sorted(self._jobs), sorted(self._nodes)
+            trace = self._decide(jobs, nodes, now)
+            await self._flush()  # once the ledger says done, the reasons are not made again
+            await self._ledgers.store(self.book)
+            self._jobs.difference_update(jobs)
+            self._nodes.difference_update(nodes)
+            await self._publish(jobs, now, trace)
+        self._tell(Decision(now, Reason.RECOVERY_RUNNING, detail=f"still changing after {ROUNDS} rounds"))
+
+    def _decide(self, jobs: list[JobId], nodes: list[NodeName], now: Millis) -> str:
+        """Every verdict, taken into the book and told; gives the trace of the first cause."""
+        trace = ""
+        for node in nodes:
+            trace = self._take(decide_node(self.book, node, now)) or trace
+        for job in jobs:
+            with self._tracer.span("coordinate", trace, job=job) as span:
+                verdict = decide_job(self.book, job, now, self._wishes.zone)
+                span.set(reasons=",".join(sorted({str(one.reason) for one in verdict.decisions})))
+            trace = self._take(verdict) or trace
+            if job in verdict.plans:
+                self._unpublished.add(("plan", job))
+                self._note_plan(job)
+        self._unpublished.update((shared, JobId("")) for shared in self.book.changed)
+        self.book.changed.clear()
+        return trace
+
+    def _take(self, verdict: Verdict) -> str:
+        evolve(self.book, verdict)
+        for decision in verdict.decisions:
+            self._tell(decision)
+        return next((one.trace for one in verdict.decisions if one.trace), "")
+
+    def _note_plan(self, job: JobId) -> None:
+        plan = self.book.plans[job]
+        document = plan_document(
+            plan.answer,
+            cluster=self.book.cluster_id,
+            job=plan.job,
+            incarnation=plan.incarnation,
+            plan=plan.id,
+            faults=plan.faults,
+            at=plan.at,
+        )
+        self._ledgers.plans[job] = encode_plan(document)
+
+    async def _publish(self, jobs: list[JobId], now: Millis, trace: str) -> None:
+        for job in jobs:
+            ledger = self.book.ledgers.get(job)
+            if ledger is not None and ledger.courses:
+                self._unpublished.add(("reset", job))
+        for kind, job in sorted(self._unpublished):
+            with self._tracer.span("document", trace, kind=kind, job=job) as span:
+                done = await self._publish_one(kind, job, now)
+                if done is not None:
+                    span.set(document=f"{done.namespace}/{done.name}", reason=str(done.reason))
+                    self._told(kind, job, done, now, trace)
+            self._unpublished.discard((kind, job))
+
+    async def _publish_one(self, kind: str, job: JobId, now: Millis) -> Published | None:
+        match kind:
+            case Shared.VCJOB:
+                wishes = self._wishes
+                return await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, self._vcjob, wishes.vcjob)
+            case Shared.RECORDS:
+                return await self._publish_records()
+            case "plan":
+                return await self._publish_plan(job, now)
+            case _:
+                return await self._publish_reset(job, now)
+
+    def _vcjob(self, live: ConfigMap | None) -> Rendered:
+        barred = docs.barred(live, self._wishes.manager, self._wishes.vcjob_sole)
+        return barred or docs.render_vcjob(self.book, frozenset(self._gone), live)
+
+    async def _publish_records(self) -> Published | None:
+        wishes = self._wishes
+        if not any(ledger.records for ledger in self.book.ledgers.values()):
+            return None
+
+        def render(live: ConfigMap | None) -> Rendered:
+            barred = docs.barred(live, wishes.manager, wishes.reschedule_sole)
+            return barred or docs.render_reschedule(self.book, live)
+
+        return await self._publisher.publish(
+            wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
+        )
+
+    async def _publish_reset(self, job_id: JobId, now: Millis) -> Published | None:
+        ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)
+        if ledger is None or not ledger.courses:
+            return None
+        namespace, name = self._reset_name(job_id)
+        found: dict[int, Merge] = {}
+        done = await self._publisher.publish(
+            namespace,
+            name,
+            lambda live: docs.render_reset(ledger, job, self._wishes.create_reset_config, now, found, live),
+            self.book.limits.reset_mode,
+        )
+        if done.reason in (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED):
+            verdict = document_seen(self.book, job_id, found, now)
+            if verdict.ledgers:
+                self._take(verdict)
+                self._jobs.add(job_id)
+        return done
+
+    def _reset_name(self, job_id: JobId) -> tuple[str, str]:
+        job = self.book.jobs.job(job_id)
+        if job is not None:
+            self._ledgers.reset_names[job_id] = f"{job.namespace}/reset-config-{job.owner_name or job.name}"
+        namespace, _, name = self._ledgers.reset_names.get(job_id, f"{job_id.partition('/')[0]}/").partition("/")
+        return namespace, name
+
+    async def _publish_plan(self, job_id: JobId, now: Millis) -> Published | None:
+        job, text = self.book.jobs.job(job_id), self._ledgers.plans.get(job_id)
+        if job is None or text is None:
+            return None
+        rendered = Rendered(Reason.WRITTEN, {PLAN_KEY: text}, owner=docs.owner_reference(job))
+        name = plan_name(job.owner_name or job.name)
+        done = await self._publisher.publish(job.namespace, name, lambda _: rendered)
+        plan = self.book.plans.get(job_id)
+        if plan is not None and isinstance(plan.answer, Borrow) and self.book.rails is not None:
+            self.book.rails = advance(self.book.rails, plan.id, HoldState.ADVISED, now=now)
+            await self._ledgers.store(self.book)
+        return done
+
+    def _told(self, kind: str, job: JobId, done: Published, now: Millis, trace: str) -> None:
+        """A document that changed, or that did not for a new reason."""
+        key = (kind, job)
+        if not done.changed and (done.reason is Reason.UNCHANGED or self._last.get(key) is done.reason):
+            self._last.setdefault(key, done.reason)
+            return
+        self._last[key] = done.reason
+        shadow = self._wishes.mode is Mode.OBSERVE and done.reason is Reason.WRITTEN
+        reason = Reason.OBSERVE if shadow else done.reason
+        detail = f"would be: {done.detail}" if shadow else done.detail
+        self._tell(Decision(now, reason, job=job, detail=detail, document=f"{done.namespace}/{done.name}", trace=trace))

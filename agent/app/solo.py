@@ -1,0 +1,318 @@
+"""Both roles in one process: records from a file, objects from files, documents into a folder.
+
+The one rule: dead letters, then reasons, then reports, then the place in the stream, then documents; so a kill
+between any two of them loses nothing and counts nothing twice.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agent.app.coordinator_app import Coordinator
+from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.world import World
+from agent.domain.events import Decision, NodeReport, Record
+from agent.domain.vocab import SECOND, Millis, NodeName
+from agent.errors import AgentError, BadReport, CannotRun, Verdict
+from agent.ports import Cabinet, Control, DeadLetters, FaultSource, JobView, Journal, Now, ReportLog
+from agent.wire.audit import AuditLine, encode_audit
+from agent.wire.report import decode as decode_report
+
+READ_LIMIT = 2000
+"""Items read at once; they are checkpointed together."""
+LOOK_AGAIN_S = 0.5
+"""How often a long-lived run looks at the cluster's files when nothing else wakes it."""
+STREAM = "stream"
+OBJECTS = "objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything a solo run is made of."""
+
+    source: FaultSource
+    cluster: JobView
+    reports: ReportLog
+    cabinet: Cabinet
+    letters: DeadLetters
+    audit: Journal
+    node_side: NodeSide
+    world: World
+    coordinator: Coordinator
+    apply_config_map: Callable[[Mapping[str, Any]], Awaitable[None]]
+    delete_config_map: Callable[[str, str], Awaitable[None]]
+    mode: str
+    policy: str
+    meaning: Callable[[str], str]
+    """Fault reference -> what its code means, where known."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What went by, for the closing line."""
+
+    records: int = 0
+    letters: int = 0
+    decisions: int = 0
+
+
+class Solo:
+    """Drives the parts; `told` is called with each audit line as it is made durable."""
+
+    def __init__(self, parts: Parts, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> None:
+        self._p = parts
+        self._told = told
+        self._say = say
+        self._lines: list[AuditLine] = []
+        self._taken = Taken()
+        self._reports: dict[NodeName, NodeReport] = {}
+        self._resume: bytes = b""
+        self._saved: bytes = b""
+        self._objects_changed = False
+        self._started = False
+        self.clock = Millis(0)
+        self.tally = Tally()
+
+    def tell(self, decision: Decision) -> None:
+        """Note a decision; it is journalled with the next checkpoint."""
+        meaning = self._p.meaning(decision.fault) if decision.fault else ""
+        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy, meaning))
+
+    # --- start and checkpoint ------------------------------------------------------------------------------------
+
+    async def _restore(self, *, stream: bool) -> None:
+        """Go on from what an earlier run left in the folder."""
+        for node, data in (await self._p.reports.latest()).items():
+            try:
+                report = decode_report(data)
+            except BadReport as error:
+                raise CannotRun(
+                    f"the state of node {node} cannot be read: {error}",
+                    hint="move the --out folder away to begin anew; its documents show what was done",
+                ) from error
+            self._p.node_side.restore(report)
+            self.clock = max(self.clock, report.clock)
+            self._p.coordinator.book.reports[node] = report
+        laid = await self._p.cabinet.load(OBJECTS)
+        if laid is not None:
+            self._p.world.lay(orjson.loads(laid))
+        token = await self._p.cabinet.load(STREAM) if stream else None
+        await self._p.source.open(token)
+        await self._read_cluster()
+
+    async def _read_cluster(self) -> None:
+        objects, findings = await self._p.cluster.snapshot()
+        touched = self._p.world.replace(objects, findings)
+        self._p.coordinator.touched(touched.jobs, touched.nodes)
+        self._p.node_side.serials = self._p.world.serials
+
+    async def _start(self, now: Millis) -> None:
+        """The coordinator begins once the clock is known and the picture is whole."""
+        self.clock = max(self.clock, now)
+        await self._p.coordinator.start(now)
+        self._started = True
+
+    async def _checkpoint(self, now: Millis, *, decide: bool) -> None:
+        """Make durable what was taken, then bring the documents up to it. Raises Unavailable; call again then."""
+        p, taken = self._p, self._taken
+        if taken.letters:
+            await p.letters.append(taken.letters)
+            self.tally.letters += len(taken.letters)
+            taken.letters.clear()
+        for decision in taken.decisions:
+            self.tell(decision)
+        taken.decisions.clear()
+        await self.flush_audit()
+        self._reports.update(p.node_side.reports())
+        if self._objects_changed:
+            await p.cabinet.store(OBJECTS, orjson.dumps(p.world.laid()))
+            self._objects_changed = False
+        if self._reports:
+            await p.reports.publish(encode_reports(self._reports))
+            p.coordinator.reports(self._reports)
+            self._reports.clear()
+        if self._resume != self._saved:
+            await p.cabinet.store(STREAM, self._resume)
+            self._saved = self._resume
+        if decide:
+            if not self._started:
+                await self._start(now)
+            await p.coordinator.step(now)
+            await self.flush_audit()
+
+    async def flush_audit(self) -> None:
+        """Journal the reasons noted so far; the coordinator calls it before it writes a ledger."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            await self._p.audit.append([encode_audit(line) for line in lines])
+            self.tally.decisions += len(lines)
+            for line in lines:
+                self._told(line)
+
+    # --- items ---------------------------------------------------------------------------------------------------
+
+    async def _take(self, item: Record | Control, now: Millis) -> None:
+        if isinstance(item, Record):
+            self.tally.records += 1
+            self._p.node_side.take(item, now, self._taken)
+            return
+        body = item.body
+        match item.kind:
+            case "probe":
+                links = body.get("links")
+                if isinstance(links, Mapping):
+                    states = {int(device): str(state) for device, state in links.items() if str(device).isdecimal()}
+                    self._p.node_side.probe(NodeName(str(body.get("node", ""))), states, now, self._taken)
+            case "apply":
+                await self._apply(body)
+            case "delete":
+                await self._delete(body)
+
+    async def _apply(self, body: Mapping[str, Any]) -> None:
+        touched = self._p.world.apply(body)
+        if body.get("kind") == "ConfigMap" and not self._p.world.keeps(body):
+            try:
+                await self._p.apply_config_map(body)
+            except AgentError as error:
+                if error.verdict is not Verdict.PARK:
+                    raise
+                self._p.world.findings.append(str(error))
+        else:
+            self._objects_changed = True
+        self._p.coordinator.touched(touched.jobs, touched.nodes)
+        self._p.node_side.serials = self._p.world.serials
+
+    async def _delete(self, body: Mapping[str, Any]) -> None:
+        kind, namespace, name = (str(body.get(key, "")) for key in ("kind", "namespace", "name"))
+        touched = self._p.world.delete(kind, namespace, name)
+        if kind == "ConfigMap":
+            await self._p.delete_config_map(namespace, name)
+        self._objects_changed = True
+        self._p.coordinator.touched(touched.jobs, touched.nodes)
+
+    def _deadline(self) -> Millis | None:
+        own = self._p.node_side.next_deadline()
+        theirs = self._p.coordinator.next_deadline() if self._started else None
+        return min((at for at in (own, theirs) if at is not None), default=None)
+
+    # --- the two ways to run -------------------------------------------------------------------------------------
+
+    async def replay(self, progress: Callable[[int], None], *, resume: bool = False) -> None:
+        """A finished stream on its own clock: the same input gives the same documents, byte for byte."""
+        p = self._p
+        p.node_side.caught_up = True
+        await self._restore(stream=resume)
+        pending = False
+        try:
+            while True:
+                batch = await p.source.read(READ_LIMIT)
+                for notice in batch.notices:
+                    self._say(notice)
+                for item in batch.items:
+                    at = time_of(item)
+                    if at is not None and (at > self.clock or not self._started):
+                        if pending:
+                            await self._checkpoint(self.clock, decide=True)
+                            pending = False
+                        await self._advance(at)
+                    elif pending and isinstance(item, Control) and item.kind in ("apply", "delete"):
+                        await self._checkpoint(self.clock, decide=True)
+                    await self._take(item, self.clock)
+                    pending = True
+                self._resume = batch.resume
+                progress(self.tally.records)
+                if batch.at_end and p.source.finished:
+                    break
+            await self._checkpoint(self.clock, decide=True)
+        finally:
+            await p.source.close()
+
+    async def _advance(self, to: Millis) -> None:
+        """Move the events' clock, letting each deadline on the way take effect at its own time."""
+        if not self._started:
+            await self._checkpoint(to, decide=True)
+        while (at := self._deadline()) is not None and at <= to:
+            self.clock = max(self.clock, at)
+            self._p.node_side.tick(self.clock, self._taken)
+            await self._checkpoint(self.clock, decide=True)
+        self.clock = max(self.clock, to)
+
+    async def run(self, stop: asyncio.Event, wall: Now) -> None:
+        """Long-lived: follow the stream until told to stop, or until a pipe ends.
+
+        While an older part of the stream is read, its own times are the clock and no deadline of the wall clock
+        fires; documents are written from the moment it is caught up.
+        """
+        p = self._p
+        await self._restore(stream=True)
+        p.node_side.all_dirty()
+        try:
+            while not stop.is_set():
+                batch = await p.source.read(READ_LIMIT)
+                for notice in batch.notices:
+                    self._say(notice)
+                for item in batch.items:
+                    await self._take_live(item, wall)
+                self._resume = batch.resume
+                p.node_side.caught_up = p.node_side.caught_up or batch.at_end
+                if await p.cluster.changed():
+                    await self._read_cluster()
+                done = await self._settle(wall)
+                if batch.at_end and p.source.finished and done:
+                    break
+                if batch.at_end:
+                    await self._wait(stop, wall)
+        finally:
+            await p.source.close()
+
+    async def _take_live(self, item: Record | Control, wall: Now) -> None:
+        at = time_of(item)
+        now = wall() if self._p.node_side.caught_up else Millis(min(at or self.clock, wall()))
+        self.clock = max(self.clock, now)
+        caught_up = self._p.node_side.caught_up
+        if caught_up and isinstance(item, Control) and item.kind in ("apply", "delete"):
+            await self._settle(wall)
+        await self._take(item, self.clock)
+
+    async def _settle(self, wall: Now) -> bool:
+        """Checkpoint, and when something did not answer keep everything and say so; true when all is done."""
+        if self._p.node_side.caught_up:
+            self.clock = max(self.clock, wall())
+            self._p.node_side.tick(self.clock, self._taken)
+        try:
+            await self._checkpoint(self.clock, decide=self._p.node_side.caught_up)
+        except AgentError as error:
+            if error.verdict is not Verdict.RETRY:
+                raise
+            self._say(f"{error}; tried again")
+            return False
+        return True
+
+    async def _wait(self, stop: asyncio.Event, wall: Now) -> None:
+        """Until more may be there, a deadline is due, or it is time to look at the cluster again."""
+        at = self._deadline()
+        seconds = LOOK_AGAIN_S if at is None else max(0.0, min(LOOK_AGAIN_S, (at - wall()) / SECOND))
+        waits = [asyncio.ensure_future(self._p.source.wait(seconds)), asyncio.ensure_future(stop.wait())]
+        _, late = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=seconds + 1)
+        for task in late:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def time_of(item: Record | Control) -> Millis | None:
+    """When an item happened, by its own word: the line's time, else the message's own timestamp."""
+    if isinstance(item, Control):
+        return item.time
+    if item.timestamp > 0:
+        return item.timestamp
+    try:
+        value = orjson.loads(item.value or b"")
+        at = value.get("timestamp") if isinstance(value, dict) else None
+    except orjson.JSONDecodeError:
+        return None
+    return Millis(at) if isinstance(at, int) and not isinstance(at, bool) and at > 0 else None

@@ -1,0 +1,192 @@
+"""The cluster's objects as they stand now, kept in step with the job book.
+
+The one rule: an object that cannot be read costs itself and a finding; the rest goes on.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.domain.bindings import Touched
+from agent.domain.cluster import ClusterBook
+from agent.domain.jobs import Node, Pod, PodGroup, RankTableFacts, ServerFacts
+from agent.domain.ranktable import RankTable
+from agent.domain.vocab import NodeName
+from agent.errors import BadDocument
+from agent.wire.kubeobjects import RINGS_PREFIX, ConfigMapObject, OwnerJob, items_of, parse_object, rank_table_text
+from agent.wire.ranktablefile import parse_rank_table
+
+NODE_INFO = "mindx-dl-nodeinfo-"
+NODE_INFO_NAMESPACE = "mindx-dl"
+
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class World:
+    """What is known of pods, PodGroups, nodes and rank tables."""
+
+    book: ClusterBook
+    findings: list[str] = field(default_factory=list)
+    _base: dict[_Key, Mapping[str, Any]] = field(default_factory=dict)
+    _laid: dict[_Key, Mapping[str, Any] | None] = field(default_factory=dict)
+    """What the stream has applied or (None) deleted on top of the cluster's own objects."""
+    _serials: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def serials(self) -> Mapping[str, str]:
+        """Node name -> product serial number, for events that name only the latter."""
+        return self._serials
+
+    def replace(self, objects: Iterable[Mapping[str, Any]], findings: Iterable[str]) -> Touched:
+        """The whole cluster as it is now: what is not among the objects is gone."""
+        self.findings = list(findings)
+        self._base = {_key(item) if _key(item)[2] else ("", "", f"#{at}"): item for at, item in enumerate(objects)}
+        merged = {**self._base, **self._laid}
+        kept: list[Pod | PodGroup | Node] = []
+        tables: dict[tuple[str, str], RankTableFacts | str] = {}
+        self.book.tables.clear()
+        self.book.node_d.clear()
+        for item in merged.values():
+            found = self._parse(item) if item is not None else None
+            if isinstance(found, ConfigMapObject):
+                self._config_map(found, tables)
+            elif isinstance(found, Pod | PodGroup | Node):
+                kept.append(found)
+        before = {node.name for node in self.book.jobs.nodes()}
+        touched = self.book.jobs.sync(kept, tables)
+        after = {node.name for node in self.book.jobs.nodes()}
+        self.book.vanished = (self.book.vanished | (before - after)) - after
+        self._serials = {node.name: node.serial for node in self.book.jobs.nodes() if node.serial}
+        return touched
+
+    def apply(self, item: Mapping[str, Any]) -> Touched:
+        """One object as it is now, of a kind that is kept here; ConfigMaps besides rank tables are the store's."""
+        touched = Touched()
+        for one in items_of(item):
+            if not isinstance(one, Mapping):
+                continue
+            found = self._parse(one)
+            if not isinstance(found, ConfigMapObject) or self.keeps(one):
+                self._laid[_key(one)] = one
+            match found:
+                case Pod():
+                    touched |= self.book.jobs.apply_pod(found)
+                case PodGroup():
+                    touched |= self.book.jobs.apply_group(found)
+                case Node():
+                    self.book.vanished.discard(found.name)
+                    if found.serial:
+                        self._serials[found.name] = found.serial
+                    touched |= self.book.jobs.apply_node(found)
+                case ConfigMapObject():
+                    tables: dict[tuple[str, str], RankTableFacts | str] = {}
+                    nodes = self._config_map(found, tables)
+                    touched |= Touched(frozenset(), nodes)
+                    for (namespace, job), facts in tables.items():
+                        known = facts if isinstance(facts, RankTableFacts) else None
+                        reason = facts if isinstance(facts, str) else ""
+                        touched |= self.book.jobs.apply_rank_table(namespace, job, known, reason)
+        return touched
+
+    def delete(self, kind: str, namespace: str, name: str) -> Touched:
+        """The object is gone."""
+        self._laid[(kind, namespace, name)] = None
+        match kind:
+            case "Pod":
+                return self.book.jobs.remove_pod(namespace, name)
+            case "PodGroup":
+                return self.book.jobs.remove_group(namespace, name)
+            case "Node":
+                node = NodeName(name)
+                if self.book.jobs.node(node) is not None:
+                    self.book.vanished.add(node)
+                self._serials.pop(name, None)
+                return self.book.jobs.remove_node(node) | Touched(
+                    frozenset(self.book.jobs.jobs_on(node)), frozenset({node})
+                )
+            case "ConfigMap":
+                return self._delete_config_map(namespace, name)
+        return Touched()
+
+    def keeps(self, item: Mapping[str, Any]) -> bool:
+        """Whether a ConfigMap is read here (rank tables, NodeD's objects); all others live in the document store."""
+        _, namespace, name = _key(item)
+        return name.startswith(RINGS_PREFIX) or (namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO))
+
+    def laid(self) -> list[list[Any]]:
+        """What the stream laid over the cluster, to be kept over a restart: kind, namespace, name, object or None."""
+        return [[*key, item] for key, item in self._laid.items()]
+
+    def lay(self, items: Iterable[Sequence[Any]]) -> None:
+        """Take back what `laid` gave; it counts from the next `replace` on."""
+        self._laid = {(str(kind), str(namespace), str(name)): item for kind, namespace, name, item in items}
+
+    def _parse(self, item: Mapping[str, Any]) -> Pod | PodGroup | Node | ConfigMapObject | OwnerJob | None:
+        try:
+            return parse_object(item)
+        except BadDocument as error:
+            self.findings.append(str(error))
+            return None
+
+    def _config_map(
+        self, found: ConfigMapObject, tables: dict[tuple[str, str], RankTableFacts | str]
+    ) -> frozenset[NodeName]:
+        if found.namespace == NODE_INFO_NAMESPACE and found.name.startswith(NODE_INFO):
+            node = NodeName(found.name.removeprefix(NODE_INFO))
+            self.book.node_d.add(node)
+            return frozenset({node})
+        named = rank_table_text(found)
+        if named is None:
+            return frozenset()
+        job, text = named
+        key = (found.namespace, job)
+        self.book.tables.pop(key, None)
+        try:
+            table = parse_rank_table(text)
+        except BadDocument as error:
+            tables[key] = str(error)
+            return frozenset()
+        self.book.tables[key] = table
+        tables[key] = facts_of(table)
+        return frozenset()
+
+    def _delete_config_map(self, namespace: str, name: str) -> Touched:
+        if namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO):
+            node = NodeName(name.removeprefix(NODE_INFO))
+            self.book.node_d.discard(node)
+            return Touched(frozenset(), frozenset({node}))
+        if name.startswith(RINGS_PREFIX):
+            job = name.removeprefix(RINGS_PREFIX)
+            self.book.tables.pop((namespace, job), None)
+            return self.book.jobs.remove_rank_table(namespace, job)
+        return Touched()
+
+    def all_findings(self) -> tuple[str, ...]:
+        """Unreadable objects, and what the readable ones contradict each other in."""
+        told = (f"{one.code} {one.object}: {one.reason}" for one in self.book.jobs.findings())
+        return (*self.findings, *told)
+
+
+def _key(item: Mapping[str, Any]) -> _Key:
+    meta = item.get("metadata")
+    of = meta if isinstance(meta, Mapping) else {}
+    return str(item.get("kind", "")), str(of.get("namespace", "")), str(of.get("name", ""))
+
+
+def facts_of(table: RankTable) -> RankTableFacts:
+    """What the job book needs of a completed rank table."""
+    return RankTableFacts(
+        servers=tuple(
+            ServerFacts(
+                server.server_id,
+                server.host_ip,
+                server.container_ip,
+                {device.device_id: device.rank_id for device in server.devices},
+            )
+            for server in table.servers
+        ),
+        hardware_type=table.hardware_type,
+        has_backup=table.has_backup,
+    )
