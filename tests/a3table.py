@@ -11,10 +11,10 @@ import orjson
 
 from agent.domain.events import Link
 from agent.domain.hccl import env_from
-from agent.domain.railcase import CommMode, RailQuestion
-from agent.domain.railwords import FaultKind, RailFault
+from agent.domain.rail.case import CommMode, RailQuestion
+from agent.domain.rail.reservations import RailLedger
+from agent.domain.rail.words import FaultKind, RailFault
 from agent.domain.ranktable import RankTable
-from agent.domain.reservations import RailLedger
 from agent.domain.vocab import JobId, Millis, NodeName
 from agent.wire.ranktablefile import parse_rank_table
 

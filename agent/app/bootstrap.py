@@ -37,7 +37,7 @@ from agent.app.world import World
 from agent.domain.cluster import ClusterBook
 from agent.domain.cluster.book import Limits
 from agent.domain.policy import Policy
-from agent.domain.railcase import BorrowPolicy, Strictness
+from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.reset import Executor
 from agent.domain.vocab import SECOND, Millis, Mode, Plane
 from agent.errors import BadInput, BadUsage, CannotRun, Conflict

@@ -13,8 +13,8 @@ from agent.app.ledgers import Ledgers
 from agent.app.publisher import Published, Publisher, Rendered
 from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, document_seen, evolve
 from agent.domain.events import Decision, NodeReport
-from agent.domain.railwords import Borrow
-from agent.domain.reservations import HoldState, advance
+from agent.domain.rail.reservations import HoldState, advance
+from agent.domain.rail.words import Borrow
 from agent.domain.reset import Merge
 from agent.domain.vocab import JobId, Millis, Mode, NodeName, Reason
 from agent.errors import BadDocument

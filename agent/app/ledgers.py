@@ -10,7 +10,7 @@ from agent.app.documents import owner_reference
 from agent.domain.cluster import ClusterBook, take_ledger
 from agent.domain.events import Decision
 from agent.domain.ledger import ClusterLedger
-from agent.domain.reservations import RailLedger
+from agent.domain.rail.reservations import RailLedger
 from agent.domain.vocab import JobId, Millis, Reason
 from agent.errors import BadDocument, Conflict, Fenced
 from agent.ports import ConfigMap, DocumentStore

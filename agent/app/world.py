@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.domain.bindings import Touched
 from agent.domain.cluster import ClusterBook
 from agent.domain.jobs import Node, Pod, PodGroup, RankTableFacts, ServerFacts
+from agent.domain.jobs.book import Touched
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import NodeName
 from agent.errors import BadDocument

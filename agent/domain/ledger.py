@@ -7,7 +7,7 @@ changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.domain.jobview import Incarnation
+from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
 from agent.domain.reset import Recovery
 from agent.domain.vocab import JobId, Millis, NodeName, Reason

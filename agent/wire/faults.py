@@ -101,6 +101,7 @@ def expand(fault: Fault, number: int, ground: Ground) -> tuple[list[FaultEvent],
     skewed = at_ms > ground.latest
     if skewed:
         at_ms = ground.now
+    targets: list[tuple[str, tuple[int, ...]]]
     if per_device:
         targets = [(str(device), (device,)) for device in ours]
     else:

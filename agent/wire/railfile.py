@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent.domain.railwords import (
+from agent.domain.rail.reservations import HoldState, RailLedger, Reservation, bounded
+from agent.domain.rail.words import (
     Answer,
     Borrow,
     Delegate,
@@ -21,7 +22,6 @@ from agent.domain.railwords import (
     advice_for,
 )
 from agent.domain.ranktable import npu_of, pair_die
-from agent.domain.reservations import HoldState, RailLedger, Reservation, bounded
 from agent.domain.vocab import JobId, Millis, NodeName
 from agent.errors import BadDocument
 from agent.wire.audit import rfc3339

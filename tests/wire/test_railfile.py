@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.domain.rail import decide
-from agent.domain.railcase import CommMode
-from agent.domain.railwords import Answer
-from agent.domain.reservations import HoldState, RailLedger, Reservation
+from agent.domain.rail.case import CommMode
+from agent.domain.rail.reservations import HoldState, RailLedger, Reservation
+from agent.domain.rail.words import Answer
 from agent.domain.vocab import JobId, Millis, NodeName
 from agent.errors import BadDocument
 from agent.wire.railfile import (

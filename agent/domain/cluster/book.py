@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from agent.domain.bindings import JobBook
 from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
+from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import ClusterLedger, Done, JobLedger
-from agent.domain.railcase import BorrowPolicy, Strictness
-from agent.domain.railwords import Answer
+from agent.domain.rail.case import BorrowPolicy, Strictness
+from agent.domain.rail.reservations import RailLedger
+from agent.domain.rail.words import Answer
 from agent.domain.ranktable import RankTable
-from agent.domain.reservations import RailLedger
 from agent.domain.reset import Executor, ResetLimits
 from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, Mode, NodeName, Plane, Reason
 

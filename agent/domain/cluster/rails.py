@@ -13,8 +13,9 @@ from agent.domain.events import Link, Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, env_from, flap_threshold_ms
 from agent.domain.jobs import Job, Product
 from agent.domain.rail import decide, leaf_faults
-from agent.domain.railcase import CommMode, RailQuestion
-from agent.domain.railwords import (
+from agent.domain.rail.case import CommMode, RailQuestion
+from agent.domain.rail.reservations import HoldState, RailLedger, close_job, plan_id, reserve
+from agent.domain.rail.words import (
     Borrow,
     Delegate,
     FaultKind,
@@ -26,7 +27,6 @@ from agent.domain.railwords import (
     advice_for,
 )
 from agent.domain.ranktable import RankTable
-from agent.domain.reservations import HoldState, RailLedger, close_job, plan_id, reserve
 from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane, Reason
 
 _REASON = {

@@ -6,7 +6,7 @@ The one rule: putting a pod in and taking it out cost what its own devices are m
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
-from agent.domain.jobs import Pod
+from agent.domain.jobs.values import Pod
 from agent.domain.vocab import JobId, NodeName
 
 Key = tuple[str, str]

@@ -10,9 +10,9 @@ from typing import Final
 
 from agent.domain.events import Link
 from agent.domain.hccl import HcclEnv
-from agent.domain.railwords import RailCode, RailFault
+from agent.domain.rail.reservations import RailLedger, Reservation
+from agent.domain.rail.words import RailCode, RailFault
 from agent.domain.ranktable import RankDevice, RankTable, Server, npu_of, pair_die
-from agent.domain.reservations import RailLedger, Reservation
 from agent.domain.vocab import MINUTE, JobId, Millis, NodeName
 
 Die = tuple[NodeName, int]

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubebuilders import DEMO_GROUP, DEMO_JOB, DEMO_UID, a_group, a_node, a_pod, the_demo
 
-from agent.domain.bindings import JobBook, Touched
 from agent.domain.jobs import FaultScheduling, FindingCode, Node, Pod, PodGroup, Product, RankTableFacts, ServerFacts
-from agent.domain.jobview import Incarnation, pod_digest
+from agent.domain.jobs.book import JobBook, Touched
+from agent.domain.jobs.view import Incarnation, pod_digest
 from agent.domain.vocab import JobId, NodeName
 from agent.wire.kubeobjects import parse_object
 

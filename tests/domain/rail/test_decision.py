@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 from agent.domain.events import Link
 from agent.domain.hccl import env_from
 from agent.domain.rail import RULES, LeafFault, decide, leaf_faults
-from agent.domain.railcase import BorrowPolicy, CommMode, RailQuestion, Strictness
-from agent.domain.railwords import (
+from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
+from agent.domain.rail.reservations import (
+    HoldState,
+    RailLedger,
+    Reservation,
+    advance,
+    close_incarnation,
+    close_job,
+    plan_id,
+    reserve,
+)
+from agent.domain.rail.words import (
     Answer,
     Borrow,
     Delegate,
@@ -26,16 +36,6 @@ from agent.domain.railwords import (
     advice_for,
 )
 from agent.domain.ranktable import RankTable
-from agent.domain.reservations import (
-    HoldState,
-    RailLedger,
-    Reservation,
-    advance,
-    close_incarnation,
-    close_job,
-    plan_id,
-    reserve,
-)
 from agent.domain.vocab import JobId, Millis, NodeName
 
 N0, N1, N2, N3 = NODES

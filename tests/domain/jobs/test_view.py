@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.domain.jobs import FindingCode, Pod, PodGroup, RankTableFacts, ServerFacts
-from agent.domain.jobview import (
+from agent.domain.jobs.view import (
     Incarnation,
     RankLookup,
     claim_findings,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.domain.jobs import Pod
-from agent.domain.podindex import PodIndex
+from agent.domain.jobs.pods import PodIndex
 from agent.domain.vocab import JobId, NodeName
 
 N1, N2 = NodeName("n1"), NodeName("n2")

@@ -14,8 +14,8 @@ from agent.domain.hccl import (
     Sight,
     flap_threshold_ms,
 )
-from agent.domain.railcase import Case, Hit, HitKind, Hits, Strictness, link_of, node_envs, refuse, set_aside
-from agent.domain.railwords import FaultKind, RailCode, RailFault
+from agent.domain.rail.case import Case, Hit, HitKind, Hits, Strictness, link_of, node_envs, refuse, set_aside
+from agent.domain.rail.words import FaultKind, RailCode, RailFault
 from agent.domain.vocab import Millis
 
 # --- 1 to 9: is there anything to borrow for? ---------------------------------------------------------------------

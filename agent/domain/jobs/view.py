@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2s
 
-from agent.domain.jobs import (
+from agent.domain.jobs.values import (
     Finding,
     FindingCode,
     Job,

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.domain.jobs import (
+from agent.domain.jobs.pods import Key, PodIndex
+from agent.domain.jobs.values import (
     Binding,
     Finding,
     Job,
@@ -23,7 +24,7 @@ from agent.domain.jobs import (
     product_of_labels,
     ring_size,
 )
-from agent.domain.jobview import (
+from agent.domain.jobs.view import (
     Incarnation,
     JobView,
     RankLookup,
@@ -33,7 +34,6 @@ from agent.domain.jobview import (
     pod_order,
     rank_of,
 )
-from agent.domain.podindex import Key, PodIndex
 from agent.domain.vocab import JobId, NodeName
 
 

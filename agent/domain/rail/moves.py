@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.domain.hccl import RetryParams
-from agent.domain.railcase import BorrowPolicy, Case, CommMode, Hit, HitKind, Hits, Seat, Strictness, node_envs, refuse
-from agent.domain.railwords import RailCode
+from agent.domain.rail.case import BorrowPolicy, Case, CommMode, Hit, HitKind, Hits, Seat, Strictness, node_envs, refuse
+from agent.domain.rail.words import RailCode
 from agent.domain.ranktable import addresses
 from agent.domain.vocab import NodeName
 

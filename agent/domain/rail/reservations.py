@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from agent.domain.railwords import Borrow, Move, RailCode, Refuse
+from agent.domain.rail.words import Borrow, Move, RailCode, Refuse
 from agent.domain.vocab import JobId, Millis, NodeName
 
 MAX_CLOSED: Final = 256

@@ -4,9 +4,9 @@ The one rule: a warning never stands in a plan's way; what would is a rule.
 """
 
 from agent.domain.hccl import Sight
-from agent.domain.railcase import Case, CommMode, Seat, node_envs
-from agent.domain.railmoves import retry_constraints
-from agent.domain.railwords import RailCode, RailNote
+from agent.domain.rail.case import Case, CommMode, Seat, node_envs
+from agent.domain.rail.moves import retry_constraints
+from agent.domain.rail.words import RailCode, RailNote
 
 DEFAULT_PORT = 16666
 """HCCL's port of a device NIC in its own role."""

@@ -10,11 +10,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from agent.domain import railmoves as m
-from agent.domain import railrules as r
-from agent.domain.railcase import Case, Die, Hit, HitKind, RailQuestion, open_case
-from agent.domain.railnotes import notes_of
-from agent.domain.railwords import (
+from agent.domain.rail import moves as m
+from agent.domain.rail import rules as r
+from agent.domain.rail.case import Case, Die, Hit, HitKind, RailQuestion, open_case
+from agent.domain.rail.notes import notes_of
+from agent.domain.rail.words import (
     Answer,
     Borrow,
     Checked,

@@ -1,0 +1,17 @@
+"""For the whole suite: warnings are errors, blocking calls inside the loop fail, property tests are quick and repeatable."""
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def _no_blocking_in_the_loop() -> Iterator[BlockBuster]:
+    """A blocking call made by the agent's own code inside a running loop fails the test that made it."""
+    with blockbuster_ctx("agent") as blocking:
+        yield blocking
