@@ -406,8 +406,10 @@ def test_no_value_anywhere_crashes_the_reader_or_the_check(changes: list[tuple[t
         for step in place[:-1]:
             inside = isinstance(step, int) and isinstance(parent, list) and step < len(parent)
             parent = parent[step] if inside else parent.get(step) if isinstance(parent, dict) else None
-        if isinstance(parent, dict) or (isinstance(parent, list) and isinstance(place[-1], int) and parent):
-            parent[place[-1]] = value
+        last = place[-1]
+        named = isinstance(parent, dict) and isinstance(last, str)
+        if named or (isinstance(parent, list) and isinstance(last, int) and last < len(parent)):
+            parent[last] = value
     try:
         table = parse_rank_table(orjson.dumps(document))
     except BadDocument:
