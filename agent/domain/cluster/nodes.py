@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agent.domain.cluster.book import ClusterBook, Verdict, cause_of
 from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
-from agent.domain.events import Decision, NodeReport
+from agent.domain.events import Decision, NodeReport, Occurrence
 from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node, with_update_time
 from agent.domain.ledger import ClusterLedger, Done, prune
 from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
@@ -81,6 +81,10 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
         key = f"{occurrence.id}~{occurrence.level}"
         if key in book.cluster.done or (busy if not occurrence.devices else not used.isdisjoint(occurrence.devices)):
             continue
+        judged = _judged_for_a_job(book, node, occurrence, key)
+        if judged is not None:
+            done[key] = judged  # kept here too: the job forgets the node once its pods are replaced
+            continue
         reason = Reason.HELD if occurrence.held else Reason.NO_JOB
         done[key] = Done(now, reason)
         cause = cause_of(occurrence)
@@ -100,3 +104,15 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
         return None, []
     kept = prune(book.cluster.done, now, book.limits.max_event_age)
     return replace(book.cluster, done={**kept, **done}), decisions
+
+
+def _judged_for_a_job(book: ClusterBook, node: NodeName, occurrence: Occurrence, key: str) -> Done | None:
+    """What a job that has just left the node was told about the occurrence while it still held the device."""
+    places = [str(device) for device in occurrence.devices] or ["-"]
+    marks = (
+        ledger.done.get(f"{key}~{place}")
+        for job in sorted(book.former.get(node, ()))
+        if (ledger := book.ledgers.get(job)) is not None
+        for place in places
+    )
+    return next((mark for mark in marks if mark is not None), None)
