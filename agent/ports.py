@@ -196,3 +196,74 @@ class DeadLetters(Protocol):
     async def append(self, letters: Sequence[Record]) -> None:
         """Durable when it returns; the same source (header) is kept once. Raises Unavailable."""
         ...
+
+
+class ReportFeed(Protocol):
+    """Reports as they are published, newest per node; of all nodes, or of one."""
+
+    async def open(self) -> None:
+        """Begin where nothing that still counts is missed, and note where the log ends now.
+
+        Raises Unavailable, Refused, CannotRun (no such topic).
+        """
+        ...
+
+    async def read(self) -> Mapping[NodeName, bytes | None]:
+        """The newest report of each node since the last read, None for a tombstone; does not wait. Raises Unavailable."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Everything that was there at `open` has been given."""
+        ...
+
+    async def wait(self, seconds: float) -> None:
+        """Return when more may be there, at the latest after `seconds`."""
+        ...
+
+    async def close(self) -> None:
+        """Bounded; idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reader is in one partition: next offset to read, and one past the last record there is."""
+
+    position: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """A lease as it was last seen. `holder` empty: nobody."""
+
+    holder: str
+    term: int
+    """leaseTransitions: how often it has changed hands."""
+    version: str
+    """resourceVersion, for the next compare-and-swap; empty: the lease does not exist."""
+    seconds: int
+    """leaseDurationSeconds as its holder states it."""
+    renewed: str
+    """renewTime as text: only compared for being different, never with a clock."""
+
+
+class LeaseStore(Protocol):
+    """One lease, by compare-and-swap."""
+
+    async def read(self, timeout: float) -> LeaseState:
+        """Raises Unavailable (also after `timeout` seconds), Refused."""
+        ...
+
+    async def write(self, state: LeaseState, timeout: float) -> LeaseState:
+        """Create or replace at `state.version`. Raises Conflict, Unavailable (the outcome is then unknown), Refused."""
+        ...
+
+
+class Announcer(Protocol):
+    """Words for people beside an object (Kubernetes Events), deduplicated, never in the way."""
+
+    async def announce(self, kind: str, namespace: str, name: str, reason: str, note: str, warning: bool) -> None:
+        """At most once per (object, reason, note); a refusal is counted, not raised."""
+        ...

@@ -87,13 +87,12 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
             current = replace(course, recovery=recorded(course.recovery, merge))
             signal = {Outcome.ABSENT: Signal.FOREIGN_CLEAR, Outcome.LEFT: Signal.LEFT}.get(merge.outcome)
             moved = step(current.recovery, signal, now, book.limits.reset) if signal is not None else None
-            if moved is not None:
+            if moved is not None and signal is Signal.FOREIGN_CLEAR:
                 job = book.jobs.job(job_id)
-                detail = f"recovery {course.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}"
-                if signal is Signal.FOREIGN_CLEAR:
-                    detail += ", its entries were taken out by somebody else"
+                detail = f"recovery {course.recovery.id}: its entries were taken out by somebody else"
                 document = recovery.document_of(job) if job is not None else ""
                 draft.say(moved.reason, detail, recovery.cause_of_course(course), document)
+            if moved is not None:
                 current = replace(current, recovery=moved.recovery)
         if current.recovery.phase is not Phase.ENDED:
             courses.append(current)
