@@ -209,7 +209,10 @@ class ReportFeed(Protocol):
         ...
 
     async def read(self) -> Mapping[NodeName, bytes | None]:
-        """The newest report of each node since the last read, None for a tombstone; does not wait. Raises Unavailable."""
+        """The newest report of each node since the last read, None for a tombstone; does not wait.
+
+        Raises Unavailable.
+        """
         ...
 
     @property
@@ -252,11 +255,11 @@ class LeaseState:
 class LeaseStore(Protocol):
     """One lease, by compare-and-swap."""
 
-    async def read(self, timeout: float) -> LeaseState:
-        """Raises Unavailable (also after `timeout` seconds), Refused."""
+    async def read(self, within: float) -> LeaseState:
+        """Raises Unavailable (also after `within` seconds), Refused."""
         ...
 
-    async def write(self, state: LeaseState, timeout: float) -> LeaseState:
+    async def write(self, state: LeaseState, within: float) -> LeaseState:
         """Create or replace at `state.version`. Raises Conflict, Unavailable (the outcome is then unknown), Refused."""
         ...
 
