@@ -8,8 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from agent.domain.events import Decision, Decoded, NodeReport, Record, Refusal, fault_ref
-from agent.domain.node import Change, NodeBook, Outcome, decide, evolve, next_deadline, probe, record_digest, tick
+from agent.domain.events import Decision, Decoded, NodeReport, Record, Refusal, Scanned, fault_ref
+from agent.domain.node import (
+    Advanced,
+    Change,
+    NodeBook,
+    Outcome,
+    decide,
+    evolve,
+    next_deadline,
+    probe,
+    record_digest,
+    tick,
+)
 from agent.domain.policy import Policy
 from agent.domain.vocab import DeadReason, Millis, NodeName
 from agent.ports import Tracer
@@ -42,15 +53,35 @@ class NodeSide:
         self._books: dict[NodeName, NodeBook] = {}
         self._versions: dict[NodeName, tuple[int, int]] = {}
         self._dirty: set[NodeName] = set()
+        self.eventful = False
+        """Something happened since the last reports that others should hear of at once."""
         self._due: list[tuple[Millis, NodeName]] = []
         self._planned: dict[NodeName, Millis] = {}
         self.serials: Mapping[str, str] = {}
 
-    def restore(self, report: NodeReport) -> None:
-        """Go on from a report of an earlier run, with the next epoch."""
-        self._books[report.node] = NodeBook.from_report(report, self._max_event_age)
+    def restore(self, report: NodeReport, *, fresh: bool = False) -> None:
+        """Go on from a report of an earlier run, with the next epoch; `fresh`: on a new machine, with nothing of it."""
+        book = (
+            NodeBook(report.node, self._max_event_age) if fresh else NodeBook.from_report(report, self._max_event_age)
+        )
+        self._books[report.node] = book
         self._versions[report.node] = (report.epoch + 1, 0)
         self._wake(report.node)
+
+    def claim(self, node: NodeName) -> None:
+        """Report this node whole next time, also when nothing is known of it yet."""
+        self._books.setdefault(node, NodeBook(node, self._max_event_age))
+        self._dirty.add(node)
+
+    def scanned(self, node: NodeName) -> Mapping[int, Scanned]:
+        """How far the node's book has read each partition."""
+        book = self._books.get(node)
+        return book.scanned if book is not None else {}
+
+    def skip(self, node: NodeName, record: Record, now: Millis) -> None:
+        """Another node's record in a partition this node reads: only its place is noted."""
+        book = self._books.setdefault(node, NodeBook(node, self._max_event_age))
+        evolve(book, Advanced(now, record.position, record_digest(record)))
 
     def take(self, record: Record, now: Millis, taken: Taken) -> None:
         """Decode, decide and evolve one record at stream time `now` (ms); results are added to `taken`."""
@@ -69,6 +100,8 @@ class NodeSide:
         refusals = list(decoded.refusals)
         if decoded.node is not None and (decoded.events or decoded.message_id):
             refusals += self._decide(decoded.node, decoded, record, now, taken, trace)
+        elif decoded.node in self._books:
+            self.skip(decoded.node, record, now)  # refused whole: the place is read all the same
         taken.letters += [letter_of(record, refusal) for refusal in refusals]
 
     def _decide(
@@ -78,6 +111,7 @@ class NodeSide:
         try:
             changes = decide(book, decoded, now, self.policy, digest=record_digest(record))
         except Exception as error:  # poison must cost one record, not the stream
+            self.skip(node, record, now)
             return [Refusal(DeadReason.INTERNAL, f"{type(error).__name__}: {error}", record.value)]
         self._books[node] = book
         with self._tracer.span("decide", trace, node=node) as span:
@@ -112,6 +146,7 @@ class NodeSide:
         for change in changes:
             if isinstance(change, Outcome):
                 taken.decisions.append(_told(book, change, now))
+                self.eventful = True
             evolve(book, change)
         self._dirty.add(book.node)
         self._wake(book.node)
@@ -134,11 +169,13 @@ class NodeSide:
                 self._cluster, epoch, seq + 1, self._instance, caught_up=self.caught_up
             )
         self._dirty.clear()
+        self.eventful = False
         return found
 
     def all_dirty(self) -> None:
         """Report every node next time: a claim is a full report."""
         self._dirty.update(self._books)
+        self.eventful = True
 
 
 def encode_reports(reports: Mapping[NodeName, NodeReport]) -> dict[NodeName, bytes]:
