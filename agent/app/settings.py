@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from agent.domain.vocab import SECOND, Mode
 from agent.errors import BadUsage
@@ -81,6 +81,68 @@ class RailSettings(_Model):
     """A link or visibility fact older than this is unknown."""
 
 
+class KafkaSettings(_Model):
+    """The broker, its topics and how to be let in. Roles node and coordinator; solo reads files."""
+
+    bootstrap_servers: Annotated[str, Field(min_length=1)] = "localhost:9092"
+    """host:port, several joined by commas."""
+    prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,200}$")] = "npu.fault"
+    """Topics are <prefix>.events.v1, .reports.v1, .audit.v1 and .deadletter.v1."""
+    report_partitions: Annotated[int, Field(ge=1, le=1000)] = 12
+    """Fixed for the life of the reports topic: each node's reports go to one of them by its name."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    """Better given as FAULT_AGENT_KAFKA__PASSWORD or password_file than in the file."""
+    password_file: str = ""
+    """A file that holds the password alone, for instance a mounted Secret."""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    report_deadline_s: Annotated[float, Field(gt=0, le=120)] = 5
+    """How long one report may take to be acknowledged before the producer is made anew."""
+
+    def topic(self, name: str) -> str:
+        """Full name of a topic: events, reports, audit or deadletter."""
+        return f"{self.prefix}.{name}.v1"
+
+
+class KubernetesSettings(_Model):
+    """The API server. Role coordinator only; the node role never speaks to it."""
+
+    kubeconfig: str = ""
+    """Path; left out: the pod's own service account, else KUBECONFIG."""
+    context: str = ""
+    request_timeout_s: Annotated[float, Field(gt=0, le=120)] = 10
+
+
+class LeaseSettings(_Model):
+    """Which coordinator writes."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")] = "fault-agent-coordinator"
+    duration_s: Annotated[float, Field(ge=2, le=600)] = 15
+    """A leader that could not renew for this long stops; a standby that saw no renewal for this long takes over."""
+    renew_s: Annotated[float, Field(ge=0.5, le=200)] = 5
+
+
+class NodeSettings(_Model):
+    """The node role's own identity."""
+
+    name: str = ""
+    """Kubernetes name of the node; in the DaemonSet from spec.nodeName."""
+    machine_id_file: str = "/etc/machine-id"
+    """A new machine under an old name starts empty; not readable: no check."""
+
+
+class HttpSettings(_Model):
+    """/livez, /readyz and /metrics of the long-lived roles."""
+
+    host: str = "0.0.0.0"  # inside a pod the kubelet asks from outside
+    port: Annotated[int, Field(ge=0, le=65535)] = 9464
+    """0: do not listen."""
+
+
 class Settings(_Model):
     """All settings of a process."""
 
@@ -101,6 +163,11 @@ class Settings(_Model):
     """A time further ahead than this is taken as the receive time."""
     reset: ResetSettings = ResetSettings()
     rail: RailSettings = RailSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    lease: LeaseSettings = LeaseSettings()
+    node: NodeSettings = NodeSettings()
+    http: HttpSettings = HttpSettings()
 
     @field_validator("scheduler_time_zone")
     @classmethod
@@ -117,21 +184,54 @@ class Settings(_Model):
         return int(self.max_event_age_s * SECOND)
 
 
-def load_settings(path: Path | None) -> Settings:
-    """Settings of a YAML file, or the defaults. Raises BadUsage naming each wrong key, its place and what is meant."""
-    if path is None:
-        return Settings()
+def load_settings(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings of a YAML file (none: the defaults) with the FAULT_AGENT_… variables laid over them.
+
+    FAULT_AGENT_CLUSTER__ID sets cluster.id: two underscores go one level down, and a value is read as YAML.
+    Raises BadUsage naming each wrong key, its place and what is meant.
+    """
+    raw: object = {}
+    origin = "the defaults"
+    if path is not None:
+        origin = str(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadUsage(
+                f"cannot read settings {path}: {error}", hint="give --config an existing YAML file"
+            ) from error
+        raw = _yaml(text, origin)
+    names = sorted(name for name in environ or {} if name.startswith(ENV_PREFIX))
+    if not isinstance(raw, dict):
+        return settings_from({} if raw is None else raw, origin)
+    for name in names:
+        _lay(raw, name, (environ or {})[name])
+    return settings_from(raw, f"{origin} and {', '.join(names)}" if names else origin)
+
+
+ENV_PREFIX = "FAULT_AGENT_"
+
+
+def _yaml(text: str, origin: str) -> object:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadUsage(
-            f"cannot read the settings file {path}: {error}", hint="give --config an existing YAML file"
-        ) from error
-    try:
-        raw = yaml.safe_load(text)
+        return yaml.safe_load(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadUsage(f"{path} is no YAML: {error}") from error
-    return settings_from({} if raw is None else raw, str(path))
+        raise BadUsage(f"{origin} is no YAML: {error}") from error
+
+
+def _lay(raw: dict[str, Any], name: str, value: str) -> None:
+    """Put one variable in its place. A text field keeps its text, whatever YAML would make of it."""
+    path = [part.lower() for part in name.removeprefix(ENV_PREFIX).split("__")]
+    at: Any = raw
+    model: Any = Settings
+    for part in path[:-1]:
+        at = at.setdefault(part, {}) if isinstance(at, dict) else {}
+        model = getattr(model.model_fields.get(part), "annotation", None) if model is not None else None
+        model = model if isinstance(model, type) and issubclass(model, BaseModel) else None
+    field = model.model_fields.get(path[-1]) if model is not None else None
+    plain = field is not None and field.annotation in (str, SecretStr)
+    if isinstance(at, dict):
+        at[path[-1]] = value if plain else _yaml(value, name)
 
 
 def settings_from(raw: object, origin: str) -> Settings:
@@ -150,7 +250,17 @@ def _explain(problem: Any) -> str:
         return f"{place}: {problem['msg']}"
     model: Any = Settings
     for part in problem["loc"][:-1]:
-        model = model.model_fields[part].annotation
+        model = model.model_fields[part].annotation if part in model.model_fields else Settings
     near = get_close_matches(str(problem["loc"][-1]), model.model_fields, n=1)
     known = f"did you mean {near[0]}?" if near else "known here: " + ", ".join(model.model_fields)
     return f"{place}: no such setting; {known}"
+
+
+def show_settings(settings: Settings) -> dict[str, Any]:
+    """Every setting with its value in force, secrets masked."""
+    return settings.model_dump(mode="json")
+
+
+def settings_schema() -> dict[str, Any]:
+    """JSON Schema of the settings file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Settings.model_json_schema()}

@@ -4,6 +4,7 @@ The one rule: standard output is the answer (the timeline, or JSON with --json);
 standard error.
 """
 
+import os
 import shutil
 import sys
 import tempfile
@@ -104,7 +105,7 @@ def run(
     twice. With --events - the records come from a pipe, which cannot be read again: then nothing is resumed.
     """
     del role
-    settings = load_settings(config)
+    settings = load_settings(config, os.environ)
     order = SoloOrder(None if events == "-" else Path(events), cluster, out, settings, policy_path)
     tally, world = run_solo(order, _shower(as_json), _say)
     if not as_json:
@@ -133,7 +134,7 @@ def replay(
     The same input gives byte-identical documents. It acts on its own folder only. Exit code 1 says that some records
     were dead-lettered or some objects could not be read.
     """
-    settings = load_settings(config)
+    settings = load_settings(config, os.environ)
     order = SoloOrder(events, cluster, out, settings, policy_path, goes_on)
     tally, world = replay_solo(order, _shower(as_json), _say, _progress())
     if not as_json:
