@@ -27,7 +27,7 @@ from agent.domain.rail.words import (
     advice_for,
 )
 from agent.domain.ranktable import RankTable
-from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane, Reason
+from agent.domain.vocab import LINK_DOWN, SECOND, JobId, Millis, NodeName, Plane, Reason
 
 _REASON = {
     Borrow: Reason.RAIL_ADVISED,
@@ -95,7 +95,8 @@ def _tell_waiting(draft: Draft, window: list[Occurrence], ready: Millis) -> None
         key = f"{_key(one)}~seen"
         if not draft.is_done(key):
             draft.mark(key, Reason.RAIL_OBSERVING)
-            detail = f"a flap until proven otherwise: judged at {ready}"
+            wait = (ready - one.begin) / SECOND
+            detail = f"a flap until proven otherwise: judged {wait:.1f} s after it began"
             draft.say(Reason.RAIL_OBSERVING, detail, cause_of(one, _ranks(draft, one)))
 
 

@@ -192,7 +192,8 @@ class Draft:
             if effect is Effect.LEFT and timer is not None:
                 after = _rated(active, self.level(key, active.severity, timer, rule))
                 kind = Shown if after.level == active.level else Relevelled
-                detail = f"recovered; stays {after.level} until clean beyond {timer.due}"
+                clean = (timer.due - timer.since) / SECOND
+                detail = f"recovered; stays {after.level} until it has been clean for {clean:g} s"
                 self.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, ended=ended)
                 return
         detail = f"was {active.level} for {(ended[1] - active.since) / SECOND:.1f} s"
