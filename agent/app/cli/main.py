@@ -66,7 +66,8 @@ for verb in (demo, run, replay, explain, why, policy, version):
 def main() -> None:
     """Entry point of `fault-agent`."""
     try:
-        cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)  # click hands an Exit's code back instead of raising it
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.Abort:
