@@ -113,7 +113,8 @@ def check_out(order: SoloOrder) -> None:
 
 def run_solo(order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> tuple[Tally, World]:
     """A long-lived run that ends on SIGTERM or SIGINT, or with its pipe. Raises CannotRun, Fenced."""
-    return asyncio.run(_run(order, told, say))
+    with FolderLock(order.out / STATE / "lock"):
+        return asyncio.run(_run(order, told, say))
 
 
 def replay_solo(
@@ -121,7 +122,8 @@ def replay_solo(
 ) -> tuple[Tally, World]:
     """Judge a finished recording on its own clock. Raises CannotRun, BadUsage."""
     check_out(order)
-    return asyncio.run(_replay(order, told, say, progress))
+    with FolderLock(order.out / STATE / "lock"):
+        return asyncio.run(_replay(order, told, say, progress))
 
 
 def scenario() -> tuple[Path, Path, Callable[[Path, Sequence[AuditLine]], list[str]]]:
@@ -153,7 +155,6 @@ async def _run(order: SoloOrder, told: Callable[[AuditLine], None], say: Callabl
     with ExitStack() as stack:
         tracer = make_tracer(os.environ)
         stack.callback(tracer.close)
-        stack.enter_context(FolderLock(order.out / STATE / "lock"))
         solo, world = _assemble(order, source, tracer, told, say, live=True)
         await solo.run(stop, wall_clock)
         return solo.tally, world
@@ -167,7 +168,6 @@ async def _replay(
     with ExitStack() as stack:
         tracer = make_tracer(os.environ)
         stack.callback(tracer.close)
-        stack.enter_context(FolderLock(order.out / STATE / "lock"))
         solo, world = _assemble(order, FileSource(order.events, complete=True), tracer, told, say, live=False)
         await solo.replay(progress, resume=order.goes_on)
         return solo.tally, world

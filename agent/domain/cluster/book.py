@@ -145,6 +145,9 @@ def take_ledger(book: ClusterBook, job: JobId, ledger: JobLedger | None) -> None
         book.changed.add(Shared.VCJOB)
     if ledger is not None and ledger.records != (known.records if known is not None else None):
         book.changed.add(Shared.RECORDS)
+    if ledger is None and known is not None and known.records is not None:
+        # Another job may come under the same name; the document's total for it only counts up.
+        book.known_records[job] = known.records.total
     places = {member.node for member in ledger.members} if ledger is not None else set()
     for node in {member.node for member in known.members} - places if known is not None else ():
         book.former[node].discard(job)
@@ -214,16 +217,25 @@ class Cause:
     trace: str = ""
 
 
-def cause_of(occurrence: Occurrence, ranks: tuple[int, ...] = ()) -> Cause:
+def cause_of(book: ClusterBook, occurrence: Occurrence, ranks: tuple[int, ...] = ()) -> Cause:
     """An occurrence as the cause of a decision."""
     return Cause(
         occurrence.key.node,
-        fault_ref(occurrence.key, occurrence.begin),
+        reference(book, occurrence),
         occurrence.level,
         occurrence.id,
         ranks,
         occurrence.trace,
     )
+
+
+def reference(book: ClusterBook, occurrence: Occurrence) -> str:
+    """The fault's reference; what a rule over time raised is named by the fault it was raised from."""
+    report = book.reports.get(occurrence.key.node) if occurrence.raised else None
+    for fault in report.active if report is not None else ():
+        if fault.key == occurrence.key:
+            return fault_ref(fault.key, fault.since)
+    return fault_ref(occurrence.key, occurrence.begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +271,19 @@ def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, 
             found += [(occurrence, device) for device in occurrence.devices if device in devices]
     found.sort(key=lambda pair: (pair[0].begin, pair[0].id, -1 if pair[1] is None else pair[1]))
     yield from found
+
+
+def was_over(book: ClusterBook, job: JobId, occurrence: Occurrence, device: int | None) -> bool:
+    """Whether the fault ended before any pod that the job has there now was created: it never touched their training."""
+    if occurrence.end is None:
+        return False
+    node = occurrence.key.node
+    if device is not None and device in _former(book, job, node):
+        held = {member.uid for member in book.ledger(job).members if member.node == node}
+    else:
+        held = set()
+    pods = [pod for pod in book.jobs.pods_of(job) if pod.node == node and (device is None or device in pod.bound)]
+    return bool(pods) and all(pod.created > occurrence.end for pod in pods) and held <= {pod.uid for pod in pods}
 
 
 def _former(book: ClusterBook, job: JobId, node: NodeName) -> frozenset[int]:

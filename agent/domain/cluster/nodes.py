@@ -87,7 +87,7 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
             continue
         reason = Reason.HELD if occurrence.held else Reason.NO_JOB
         done[key] = Done(now, reason)
-        cause = cause_of(occurrence)
+        cause = cause_of(book, occurrence)
         decisions.append(
             Decision(
                 at=now,

@@ -3,7 +3,7 @@
 The one rule: a record is made once, when pods that a fault had hit are gone and the job is whole again without them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import tzinfo
 
@@ -32,10 +32,12 @@ def follow(draft: Draft, job: Job, zone: tzinfo) -> None:
     pods = draft.book.jobs.pods_of(job.id)
     there = {pod.uid: pod for pod in pods}
     members = {member.uid: member for member in draft.ledger.members}
-    gone = {uid: member for uid, member in members.items() if uid not in there or there[uid].phase == "Succeeded"}
-    suspects = _suspects(draft, job, members | {pod.uid: _member(pod) for pod in pods if pod.node}, there)
     placed = {pod.uid: _member(pod) for pod in pods if pod.live and pod.node}
-    whole = job.placed and (not gone or any(uid not in members for uid in placed))
+    known = members or _first_seen(job, pods)
+    # A pod that failed or is on its way out may stay as an object long after another has taken its place.
+    gone = {uid: member for uid, member in known.items() if uid not in placed}
+    suspects = _suspects(draft, job, known | placed, there)
+    whole = job.placed and (not gone or any(uid not in known for uid in placed))
     if whole:
         hit = [suspect for suspect in suspects if suspect.uid in gone]
         if hit:
@@ -43,13 +45,20 @@ def follow(draft: Draft, job: Job, zone: tzinfo) -> None:
         suspects = tuple(suspect for suspect in suspects if suspect.uid not in gone)
         kept = placed
     else:
-        kept = members | placed
+        kept = known | placed
     ordered = tuple(kept[uid] for uid in sorted(kept, key=lambda uid: (_place(kept[uid]), uid)))
     if ordered != draft.ledger.members or suspects != draft.ledger.suspects:
         draft.ledger = replace(draft.ledger, members=ordered, suspects=suspects)
     life = draft.book.jobs.life(job.id)
     if life is not None and life != draft.ledger.life:
         draft.ledger = replace(draft.ledger, life=life)
+
+
+def _first_seen(job: Job, pods: Iterable[Pod]) -> dict[str, Member]:
+    """Members of a job that was not known before: a pod that the fault ended before we looked is one of them, unless
+    the job is whole without it.
+    """
+    return {} if job.placed else {pod.uid: _member(pod) for pod in pods if pod.node and pod.phase != "Succeeded"}
 
 
 def _owner(draft: Draft, job: Job) -> None:
@@ -89,7 +98,7 @@ def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[st
             found.append(known)
         elif reason is not None:
             found.append(Suspect(uid, reason, draft.now if known is None else known.since))
-        elif known is not None and uid not in there:
+        elif known is not None and not (uid in there and there[uid].live):
             found.append(known)
     found.sort(key=lambda one: (_place(members[one.uid]), one.uid))
     return tuple(found)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.domain.cluster.book import ClusterBook, Draft, RailPlan, cause_of, occurrences_of
+from agent.domain.cluster.book import ClusterBook, Draft, RailPlan, cause_of, occurrences_of, was_over
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Link, Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, env_from, flap_threshold_ms
@@ -78,7 +78,7 @@ def _links(book: ClusterBook, job: JobId) -> Iterator[Occurrence]:
     for occurrence, device in occurrences_of(book, job):
         if device is None or occurrence.raised or occurrence.key.plane is not Plane.NETWORK:
             continue
-        if int(occurrence.key.code, 16) == LINK_DOWN:
+        if int(occurrence.key.code, 16) == LINK_DOWN and not was_over(book, job, occurrence, device):
             yield occurrence
 
 
@@ -97,7 +97,7 @@ def _tell_waiting(draft: Draft, window: list[Occurrence], ready: Millis) -> None
             draft.mark(key, Reason.RAIL_OBSERVING)
             wait = (ready - one.begin) / SECOND
             detail = f"a flap until proven otherwise: judged {wait:.1f} s after it began"
-            draft.say(Reason.RAIL_OBSERVING, detail, cause_of(one, _ranks(draft, one)))
+            draft.say(Reason.RAIL_OBSERVING, detail, cause_of(draft.book, one, _ranks(draft, one)))
 
 
 def _ranks(draft: Draft, one: Occurrence) -> tuple[int, ...]:
@@ -111,13 +111,13 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     for reason, ones in ((Reason.TOO_OLD, too_old), (Reason.BEFORE_ACT, before_act)):
         for one in ones:
             draft.mark(_key(one), reason)
-            draft.say(reason, "no borrow is planned for old news", cause_of(one, _ranks(draft, one)))
+            draft.say(reason, "no borrow is planned for old news", cause_of(draft.book, one, _ranks(draft, one)))
     asked = [one for one in window if one not in too_old and one not in before_act]
     if not asked:
         return
     events = tuple(one.id for one in asked)
     name = plan_id(job.id, job.incarnation, events)
-    answer = decide(_question(draft, job, asked, _without(draft.rails, name)))
+    answer = decide(_question(draft, job, asked, _without(draft.rails, job, events)))
     if isinstance(answer, Borrow) and draft.rails is not None:
         name = plan_id(job.id, job.incarnation, answer.events)
         held = reserve(
@@ -134,14 +134,15 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
         else:
             draft.rails = held
     refs = tuple(fault_ref(one.key, one.begin) for one in asked)
+    document = ""
     reason = _REASON[type(answer)]
     if not (isinstance(answer, Noop) and answer.code is RailCode.CLEAR):
         draft.plans.append(RailPlan(name, job.id, job.incarnation, draft.now, answer, refs))
-    document = f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
+        document = f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
     for one in asked:
         draft.mark(_key(one), reason)
         text = f"rule {answer.rule} {answer.code}: {answer.detail}"
-        draft.say(reason, text, cause_of(one, _ranks(draft, one)), document)
+        draft.say(reason, text, cause_of(draft.book, one, _ranks(draft, one)), document)
 
 
 def _before_act(draft: Draft, one: Occurrence) -> bool:
@@ -149,11 +150,20 @@ def _before_act(draft: Draft, one: Occurrence) -> bool:
     return since is not None and one.begin < since
 
 
-def _without(rails: RailLedger | None, plan: str) -> RailLedger | None:
-    """The book as it was before this very plan, which an earlier run may have reserved before it was stopped."""
+def _without(rails: RailLedger | None, job: Job, events: tuple[str, ...]) -> RailLedger | None:
+    """The book as it was before the answer to these very occurrences, which an earlier run may have reserved for
+    (and for some of them only, when others were flaps) before it was stopped.
+    """
     if rails is None:
         return None
-    return RailLedger(tuple(entry for entry in rails.entries if entry.plan != plan))
+    asked = set(events)
+    return RailLedger(
+        tuple(
+            entry
+            for entry in rails.entries
+            if (entry.job, entry.incarnation) != (job.id, job.incarnation) or not asked.issuperset(entry.events)
+        )
+    )
 
 
 def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
@@ -162,7 +172,9 @@ def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
     answer = decide(_question(draft, job, [one], draft.rails))
     draft.mark(key, _REASON[type(answer)])
     if answer.code is RailCode.NO_SWITCH_BACK:
-        draft.say(Reason.RAIL_NOOP, f"{answer.code}: {advice_for(answer)}", cause_of(one, _ranks(draft, one)))
+        draft.say(
+            Reason.RAIL_NOOP, f"{answer.code}: {advice_for(answer)}", cause_of(draft.book, one, _ranks(draft, one))
+        )
 
 
 def delegate_hccs(draft: Draft, job: Job) -> None:
@@ -174,7 +186,7 @@ def delegate_hccs(draft: Draft, job: Job) -> None:
         draft.mark(key, Reason.RAIL_DELEGATED)
         if draft.book.jobs.product_of(occurrence.key.node) is Product.A3 and occurrence.level != "NotHandle":
             answer = Delegate("")
-            cause = cause_of(occurrence, ranks_on(draft.book, job.id, occurrence.key.node, None))
+            cause = cause_of(draft.book, occurrence, ranks_on(draft.book, job.id, occurrence.key.node, None))
             draft.say(Reason.RAIL_DELEGATED, advice_for(answer), cause)
 
 
@@ -254,8 +266,8 @@ def _visible(book: ClusterBook, job: JobId) -> dict[NodeName, frozenset[int] | N
         seen = frozenset(pod.devices)
         text = (pod.env or {}).get(_VISIBLE)
         if text is not None:
-            indexes = [int(part) for part in text.split(",") if part.strip().isdecimal()]
-            seen = frozenset(pod.devices[index] for index in indexes if index < len(pod.devices))
+            named = {part.strip() for part in text.split(",")}
+            seen = frozenset(device for index, device in enumerate(pod.devices) if str(index) in named)
         found[pod.node] = seen | (found.get(pod.node) or frozenset())
     return found
 

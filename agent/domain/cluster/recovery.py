@@ -7,7 +7,17 @@ the reason of the first condition that stood in its way.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.domain.cluster.book import Cause, ClusterBook, Draft, JobFault, cause_of, faults_of, occurrences_of, on_chip
+from agent.domain.cluster.book import (
+    Cause,
+    ClusterBook,
+    Draft,
+    JobFault,
+    cause_of,
+    faults_of,
+    occurrences_of,
+    on_chip,
+    was_over,
+)
 from agent.domain.effects import node_status, switch_status
 from agent.domain.events import Occurrence, fault_ref
 from agent.domain.jobs import FaultScheduling, Job
@@ -38,7 +48,7 @@ def consider(draft: Draft, job: Job) -> None:
         key = f"{occurrence.id}~{occurrence.level}~{'-' if device is None else device}"
         if draft.is_done(key):
             continue
-        cause = cause_of(occurrence, ranks_on(draft.book, job.id, occurrence.key.node, device))
+        cause = cause_of(draft.book, occurrence, ranks_on(draft.book, job.id, occurrence.key.node, device))
         reason, detail = _judge(draft, job, occurrence, device, cause)
         draft.say(reason, detail, cause, document_of(job) if reason in _TOUCHING else "")
         draft.mark(key, reason)
@@ -69,6 +79,8 @@ def _judge(draft: Draft, job: Job, occurrence: Occurrence, device: int | None, c
     nature = _by_nature(draft, occurrence, policy)
     if nature is not None:
         return nature
+    if was_over(draft.book, draft.job, occurrence, device):
+        return Reason.NOT_ACTIVE, "it was over before the job's pod was created"
     barred = _by_job(draft, job)
     if barred is not None:
         return barred
@@ -129,8 +141,8 @@ def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, 
     if any(one is None for one in devices):
         return Reason.NO_RANK, "no rank is known for the device, so no entry can name it"
     listed = [one for one in devices if one is not None]
-    running = next((course for course in draft.ledger.courses if course.recovery.phase is not Phase.LEAVING), None)
-    if running is not None and running.recovery.phase in (*_RUNNING, Phase.FAILED):
+    running = next((one for one in draft.ledger.courses if one.recovery.phase in (*_RUNNING, Phase.FAILED)), None)
+    if running is not None:
         if running.recovery.phase is Phase.FAILED:
             return Reason.RECOVERY_RUNNING, f"recovery {running.recovery.id} has failed; the pods are to be replaced"
         if running.recovery.node != node:
@@ -253,12 +265,23 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
         yield Signal.JOB_RENEWED
     there = {pod.uid for pod in pods if pod.live}
     if not there.issuperset(course.pods):
-        yield Signal.PODS_REPLACED if job.placed else Signal.BINDING_ENDED
+        yield Signal.PODS_REPLACED if _replaced(draft, job, course, there) else Signal.BINDING_ENDED
+    if book.limits.reset_mode is not Mode.ACT:
+        yield Signal.LEAVE_ACT
     if recovery.phase in _RUNNING:
         if next(isolations(book, job), None) is not None:
             yield Signal.ISOLATION_FAULT
         yield Signal.CODES_BACK if codes_there(book, job.id, recovery) else Signal.CODES_GONE
     yield Signal.DEADLINE
+
+
+def _replaced(draft: Draft, job: Job, course: Course, there: set[str]) -> bool:
+    """Whether others stand in for the pods that went: a new one is placed now, or the ledger has let go of the old.
+
+    minMember may be reached without them, so that the job counts as placed says nothing by itself.
+    """
+    members = {member.uid for member in draft.ledger.members}
+    return job.placed and (not there <= members or members.isdisjoint(set(course.pods) - there))
 
 
 def codes_there(book: ClusterBook, job: JobId, recovery: Recovery) -> bool:

@@ -196,7 +196,7 @@ class Draft:
                 detail = f"recovered; stays {after.level} until it has been clean for {clean:g} s"
                 self.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, ended=ended)
                 return
-        detail = f"was {active.level} for {(ended[1] - active.since) / SECOND:.1f} s"
+        detail = f"was {active.level} for {(self.now - active.since) / SECOND:.1f} s"
         self.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, recovered=last, ended=ended)
 
     def expire(self, timers: Iterable[DurationTimer], at: Millis) -> None:
