@@ -42,9 +42,6 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
         recovery.consider(draft, job)
         rails.delegate_hccs(draft, job)
         rails.consider(draft, job)
-        for course in draft.ledger.courses:
-            if course not in before.courses and course.recovery.phase is Phase.UNRECOVERED:
-                draft.wake.append(course.recovery.deadline or now)
     elif draft.rails is not None:
         draft.rails = rails.close(draft.rails, job_id, now)
     ledger = _settled(draft, now)

@@ -274,16 +274,16 @@ def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, 
 
 
 def was_over(book: ClusterBook, job: JobId, occurrence: Occurrence, device: int | None) -> bool:
-    """Whether the fault ended before any pod that the job has there now was created: it never touched their training."""
+    """Whether the fault ended before any pod of the job that it could concern was created: it never touched them."""
     if occurrence.end is None:
         return False
     node = occurrence.key.node
-    if device is not None and device in _former(book, job, node):
-        held = {member.uid for member in book.ledger(job).members if member.node == node}
-    else:
-        held = set()
     pods = [pod for pod in book.jobs.pods_of(job) if pod.node == node and (device is None or device in pod.bound)]
-    return bool(pods) and all(pod.created > occurrence.end for pod in pods) and held <= {pod.uid for pod in pods}
+    there = {pod.uid for pod in pods}
+    for member in book.ledger(job).members:
+        if member.node == node and member.uid not in there and (device is None or device in member.devices):
+            return False  # it has just gone, and may have been hit
+    return bool(pods) and all(pod.created > occurrence.end for pod in pods)
 
 
 def _former(book: ClusterBook, job: JobId, node: NodeName) -> frozenset[int]:

@@ -184,6 +184,8 @@ def delegate_hccs(draft: Draft, job: Job) -> None:
         if device is not None or occurrence.key.plane is not Plane.SWITCH or draft.is_done(key):
             continue
         draft.mark(key, Reason.RAIL_DELEGATED)
+        if was_over(draft.book, draft.job, occurrence, device):
+            continue
         if draft.book.jobs.product_of(occurrence.key.node) is Product.A3 and occurrence.level != "NotHandle":
             answer = Delegate("")
             cause = cause_of(draft.book, occurrence, ranks_on(draft.book, job.id, occurrence.key.node, None))

@@ -220,16 +220,13 @@ def isolations(book: ClusterBook, job: Job) -> Iterator[JobFault]:
 
 
 def follow(draft: Draft, job: Job | None) -> None:
-    """Send every recovery that runs the signals that are true now, and wake again at its next deadline."""
+    """Send every recovery that runs the signals that are true now."""
     for course in draft.ledger.courses:
         current = course
         for signal in _signals(draft, job, course):
             moved = step(current.recovery, signal, draft.now, draft.book.limits.reset)
             if moved is not None:
                 current = _take(draft, current, moved, cause_of_course(current), job)
-        at = due(current.recovery)
-        if at is not None:
-            draft.wake.append(at)
 
 
 def cause_of_course(course: Course) -> Cause:
@@ -297,5 +294,6 @@ def codes_there(book: ClusterBook, job: JobId, recovery: Recovery) -> bool:
 
 
 def wake_of(draft: Draft) -> Millis | None:
-    """When to look at the job again."""
-    return min(draft.wake, default=None)
+    """When to look at the job again: the next deadline of a recovery, or of what else is waited for."""
+    deadlines = (at for course in draft.ledger.courses if (at := due(course.recovery)) is not None)
+    return min((*draft.wake, *deadlines), default=None)
