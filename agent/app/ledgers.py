@@ -41,6 +41,9 @@ class Ledgers:
         self._stored: dict[tuple[str, str], ConfigMap] = {}
         self._cluster: ClusterLedger | None = None
         self._rails: RailLedger | None = None
+        self._sent: dict[tuple[str, str], list[dict[str, str]]] = {}
+        """What was sent to a ledger since its last answer: if that stands there, the other writer was us."""
+        self._cluster_frozen = False
         self.plans: dict[JobId, str] = {}
         """Text of each job's newest rail plan, kept beside its ledger so that a restart can finish publishing it."""
         self.reset_names: dict[JobId, str] = {}
@@ -59,7 +62,9 @@ class Ledgers:
         key = (document.namespace, document.name)
         text = document.data.get(LEDGER_KEY, "")
         if key == (self._namespace, CLUSTER_NAME):
+            self._cluster_frozen = True
             book.cluster = decode_cluster_ledger(text, book.cluster_id, place)
+            self._cluster_frozen = False
         elif key == (self._namespace, RAILS_NAME):
             book.rails = None
             book.rails = decode_rails(text, book.cluster_id)
@@ -67,6 +72,8 @@ class Ledgers:
             job = JobId(f"{document.namespace}/{document.name.removeprefix(JOB_PREFIX)}")
             book.frozen.add(job)
             ledger = decode_job_ledger(text, book.cluster_id, place)
+            if ledger.job != job:
+                raise BadDocument(f"it is the ledger of {ledger.job}", place=place, hint="restore it, or delete it")
             book.frozen.discard(job)
             take_ledger(book, ledger.job, ledger)
             if ledger.life is not None:
@@ -90,7 +97,7 @@ class Ledgers:
         for job in sorted(book.dirty):
             await self._store_job(book, job)
             book.dirty.discard(job)
-        if book.cluster != self._cluster:
+        if book.cluster != self._cluster and not self._cluster_frozen:
             await self._put(self._namespace, CLUSTER_NAME, {LEDGER_KEY: encode_cluster_ledger(book.cluster)})
             self._cluster = book.cluster
 
@@ -99,10 +106,9 @@ class Ledgers:
         namespace, _, name = job.partition("/")
         key = (namespace, f"{JOB_PREFIX}{name}")
         if ledger is None:
-            stored = self._stored.pop(key, None)
-            if stored is not None:
-                await self._store.delete(*key, stored.resource_version)
+            await self._remove(*key)
             self.plans.pop(job, None)
+            self.reset_names.pop(job, None)
             return
         plan = self.plans.get(job)
         found = book.jobs.job(job)
@@ -123,9 +129,40 @@ class Ledgers:
             extra = {"ownerReferences": [owner]} if owner else {}
             known = ConfigMap(namespace, name, labels={"app.kubernetes.io/managed-by": "fault-agent"}, extra=extra)
         try:
-            self._stored[key] = await self._store.put(replace(known, data=data))
+            try:
+                stored = await self._put_again(known, data)
+            except Conflict:
+                stored = await self._put_again(await self._ours(known), data)
         except Conflict as error:
-            raise Fenced(
-                f"{namespace}/{name} was changed by another writer",
-                hint="let one coordinator of a cluster write; this one stops",
-            ) from error
+            raise _fenced(*key) from error
+        self._stored[key] = stored
+        del self._sent[key]
+
+    async def _put_again(self, known: ConfigMap, data: dict[str, str]) -> ConfigMap:
+        self._sent.setdefault((known.namespace, known.name), []).append(data)
+        return await self._store.put(replace(known, data=data))
+
+    async def _ours(self, known: ConfigMap) -> ConfigMap:
+        """The live ledger, if what stands there is what we sent and got no answer for. Raises Conflict."""
+        key = (known.namespace, known.name)
+        live = await self._store.get(*key)
+        sent = self._sent.pop(key)
+        if live is None or live.data not in sent:
+            raise Conflict(f"{known.namespace}/{known.name}: at another version than the one that was read")
+        return live
+
+    async def _remove(self, namespace: str, name: str) -> None:
+        stored = self._stored.get((namespace, name))
+        if stored is not None:
+            try:
+                await self._store.delete(namespace, name, stored.resource_version)
+            except Conflict as error:
+                raise _fenced(namespace, name) from error
+            del self._stored[namespace, name]
+
+
+def _fenced(namespace: str, name: str) -> Fenced:
+    return Fenced(
+        f"{namespace}/{name} was changed by another writer",
+        hint="let one coordinator of a cluster write; this one stops",
+    )
