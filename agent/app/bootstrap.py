@@ -40,7 +40,7 @@ from agent.domain.policy import Policy
 from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.reset import Executor
 from agent.domain.vocab import SECOND, Millis, Mode, Plane
-from agent.errors import BadInput, BadUsage, CannotRun, Conflict
+from agent.errors import BadInput, BadUsage, CannotRun, Conflict, Refused
 from agent.ports import DocumentStore, FaultSource, Tracer
 from agent.wire.audit import AuditLine, decode_all
 from agent.wire.inbound import Limits as BorderLimits
@@ -191,7 +191,7 @@ def _assemble(
     foreign = OverlayStore(DirectoryDocumentStore(out, manager="", durable=live), base)
     # In observe mode everything is computed on a shadow: our own writes stay in memory above the real documents.
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
-    book = ClusterBook(settings.cluster.id, limits_of(settings))
+    book = ClusterBook(settings.cluster.id, limits_of(settings, mode))
     world = World(book)
     state = out / STATE
     parts_tell: list[Solo] = []
@@ -233,13 +233,13 @@ def _assemble(
     return solo, world
 
 
-def limits_of(settings: Settings) -> Limits:
-    """The coordinator's limits as the settings state them."""
+def limits_of(settings: Settings, mode: Mode) -> Limits:
+    """The coordinator's limits as the settings state them; `mode` is the global one in force."""
     return Limits(
         max_event_age=Millis(settings.max_event_age_ms),
         frameworks=frozenset(settings.reset.frameworks),
         executor=Executor(settings.reset.executor),
-        reset_mode=settings.documents.reset_config.mode,
+        reset_mode=_weaker(mode, settings.documents.reset_config.mode),
         volcano={"auto": None, "alive": True, "absent": False}[settings.volcano],
         joint_window=Millis(int(settings.rail.joint_window_s * SECOND)),
         link_fresh=Millis(int(settings.rail.link_fresh_s * SECOND)),
@@ -254,15 +254,22 @@ def wishes_of(settings: Settings, mode: Mode) -> Wishes:
     return Wishes(
         manager=MANAGER,
         mode=mode,
-        vcjob=documents.vcjob_fault_npu_cm.mode,
+        vcjob=_weaker(mode, documents.vcjob_fault_npu_cm.mode),
         vcjob_namespace=documents.vcjob_fault_npu_cm.namespace,
         vcjob_sole=documents.vcjob_fault_npu_cm.sole_writer,
-        reschedule=documents.job_reschedule_reason.mode,
+        reschedule=_weaker(mode, documents.job_reschedule_reason.mode),
         reschedule_namespace=documents.job_reschedule_reason.namespace,
         reschedule_sole=documents.job_reschedule_reason.sole_writer,
         create_reset_config=documents.reset_config.create is not False,
         zone=ZoneInfo(settings.scheduler_time_zone),
     )
+
+
+def _weaker(mode: Mode, own: Mode) -> Mode:
+    """A document's own mode under the global one. Global observe is no weaker here: it acts on a shadow, so that what
+    would become of a recovery is seen to its end.
+    """
+    return Mode.DISABLED if mode is Mode.DISABLED else own
 
 
 def meaning_of(policy: Policy, ref: str) -> str:
@@ -292,5 +299,5 @@ async def _remove(store: DocumentStore, namespace: str, name: str) -> None:
         live = await store.get(namespace, name)
         if live is not None:
             await store.delete(namespace, name, live.resource_version)
-    except (Conflict, BadInput):
+    except (Conflict, BadInput, Refused):
         return

@@ -11,7 +11,7 @@ from agent.domain.cluster import ClusterBook
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
 from agent.domain.reschedule import MAX_RECORDS, JobRecords, RescheduleRecord, RetryTimes
-from agent.domain.reset import Merge, Outcome, ResetInfo, merge
+from agent.domain.reset import Merge, Outcome, Phase, ResetInfo, merge
 from agent.domain.vocab import JobId, Millis, Reason
 from agent.errors import BadDocument
 from agent.ports import ConfigMap
@@ -118,6 +118,9 @@ def render_reset(
     """`reset-config-<job>`: every recovery of the job laid onto the live list; `found` gets what each merge found."""
     found.clear()
     if live is None and not create:
+        for course in ledger.courses:
+            if course.recovery.phase is Phase.LEAVING:
+                found[course.recovery.id] = Merge(ResetInfo(), changed=False, outcome=Outcome.LEFT)
         return Rendered(
             Reason.NO_RESET_CONFIG,
             detail="the job has none; create it with label reset=true, or set documents.reset_config.create",

@@ -115,7 +115,7 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
     scheduling = settings.fault_scheduling
     if limits.reset_mode is not Mode.ACT:
         reason = Reason.OBSERVE if limits.reset_mode is Mode.OBSERVE else Reason.DISABLED
-        return reason, f"documents.reset_config.mode is {limits.reset_mode}"
+        return reason, f"reset-config is in mode {limits.reset_mode}"
     if job.finished:
         return Reason.JOB_FINISHED, ""
     if settings.process_recover in ("on", "pause"):
