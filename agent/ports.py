@@ -270,3 +270,32 @@ class Announcer(Protocol):
     async def announce(self, kind: str, namespace: str, name: str, reason: str, note: str, warning: bool) -> None:
         """At most once per (object, reason, note); a refusal is counted, not raised."""
         ...
+
+
+class ObjectFeed(Protocol):
+    """The cluster's objects as changes, each object as a plain mapping."""
+
+    async def open(self) -> None:
+        """Begin to list and watch. Raises Unavailable, Refused, CannotRun."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Every list has been given whole at least once."""
+        ...
+
+    def changes(self) -> Sequence[tuple[Literal["set", "gone"], Mapping[str, Any]]]:
+        """What has changed since the last call, in order per object; a `gone` carries kind and metadata at least."""
+        ...
+
+    def findings(self) -> Sequence[str]:
+        """What cannot be watched and why (a missing CRD, a missing right)."""
+        ...
+
+    async def wait(self, seconds: float) -> None:
+        """Return when there are changes, at the latest after `seconds`."""
+        ...
+
+    async def close(self) -> None:
+        """Bounded; idempotent."""
+        ...

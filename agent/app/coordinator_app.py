@@ -17,7 +17,7 @@ from agent.domain.events import Decision, NodeReport
 from agent.domain.rail.reservations import HoldState, advance
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, NodeName, Reason
-from agent.errors import AgentError, BadDocument, Conflict, Unavailable, Fenced
+from agent.errors import AgentError, BadDocument, Conflict, Fenced, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
 from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
 from agent.wire.railfile import PLAN_KEY, encode_plan, plan_document, plan_name

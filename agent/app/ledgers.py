@@ -50,6 +50,10 @@ class Ledgers:
 
     async def load(self, book: ClusterBook, now: Millis, tell: Callable[[Decision], None]) -> None:
         """Take every ledger of the store into the book; what cannot be read freezes what it was for."""
+        self._stored.clear()
+        self._sent.clear()
+        self._cluster_frozen = False
+        self.plans.clear()
         for document in await self._store.list():
             place = f"{document.namespace}/{document.name}"
             try:
@@ -114,6 +118,9 @@ class Ledgers:
         found = book.jobs.job(job)
         if found is not None:
             self.reset_names[job] = f"{found.namespace}/reset-config-{found.owner_name or found.name}"
+        if ledger.term != book.cluster.term:
+            ledger = replace(ledger, term=book.cluster.term)
+            book.ledgers[job] = ledger
         data = {LEDGER_KEY: encode_job_ledger(ledger)}
         if plan is not None:
             data[PLAN_KEY] = plan

@@ -15,7 +15,7 @@ import orjson
 from agent.app.coordinator_app import Coordinator
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.app.world import World
-from agent.domain.events import Decision, NodeReport, Record
+from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.vocab import SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Verdict
 from agent.ports import Cabinet, Control, DeadLetters, FaultSource, JobView, Journal, Now, ReportLog
@@ -26,6 +26,12 @@ READ_LIMIT = 2000
 """Items read at once; they are checkpointed together."""
 LOOK_AGAIN_S = 0.5
 """How often a long-lived run looks at the cluster's files when nothing else wakes it."""
+TRY_AGAIN_S = 0.25
+"""How long a run waits after something did not answer."""
+RECENT_LINES = 10_000
+"""Lines of the journal looked back over after a restart; what is read once more has said fewer."""
+LAST_TIME = 253_402_300_799_999
+"""The year 9999 ends, Unix ms; a clock beyond it could not be written down."""
 STREAM = "stream"
 OBJECTS = "objects"
 
@@ -73,6 +79,10 @@ class Solo:
         self._resume: bytes = b""
         self._saved: bytes = b""
         self._objects_changed = False
+        self._laid_to: Position | None = None
+        """The last apply or delete that was taken; one that is read again after a kill has had its effect."""
+        self._journalled: set[bytes] = set()
+        """After a restart: what was said of the occurrences that may be decided once more."""
         self._started = False
         self.clock = Millis(0)
         self.tally = Tally()
@@ -94,15 +104,28 @@ class Solo:
                     f"the state of node {node} cannot be read: {error}",
                     hint="move the --out folder away to begin anew; its documents show what was done",
                 ) from error
+            self._check(report)
             self._p.node_side.restore(report)
             self.clock = max(self.clock, report.clock)
             self._p.coordinator.book.reports[node] = report
         laid = await self._p.cabinet.load(OBJECTS)
         if laid is not None:
-            self._p.world.lay(orjson.loads(laid))
+            kept = orjson.loads(laid)
+            self._p.world.lay(kept["laid"])
+            self._laid_to = Position(*kept["to"]) if kept["to"] else None
+        facts = map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])
+        self._journalled = {fact for fact in facts if fact is not None}
         token = await self._p.cabinet.load(STREAM) if stream else None
         await self._p.source.open(token)
         await self._read_cluster()
+
+    def _check(self, report: NodeReport) -> None:
+        mine = self._p.coordinator.book.cluster_id
+        if report.cluster != mine:
+            raise CannotRun(
+                f"the state of node {report.node} belongs to cluster {report.cluster!r}, this agent to {mine!r}",
+                hint="give each cluster.id an --out folder of its own",
+            )
 
     async def _read_cluster(self) -> None:
         objects, findings = await self._p.cluster.snapshot()
@@ -129,7 +152,9 @@ class Solo:
         await self.flush_audit()
         self._reports.update(p.node_side.reports())
         if self._objects_changed:
-            await p.cabinet.store(OBJECTS, orjson.dumps(p.world.laid()))
+            to = self._laid_to
+            place = [to.generation, to.partition, to.offset] if to is not None else None
+            await p.cabinet.store(OBJECTS, orjson.dumps({"to": place, "laid": p.world.laid()}))
             self._objects_changed = False
         if self._reports:
             await p.reports.publish(encode_reports(self._reports))
@@ -143,15 +168,23 @@ class Solo:
                 await self._start(now)
             await p.coordinator.step(now)
             await self.flush_audit()
+            if self._saved:
+                self._journalled.clear()  # all that may be read again after the kill has been
 
     async def flush_audit(self) -> None:
-        """Journal the reasons noted so far; the coordinator calls it before it writes a ledger."""
-        if self._lines:
-            lines, self._lines = self._lines, []
-            await self._p.audit.append([encode_audit(line) for line in lines])
-            self.tally.decisions += len(lines)
-            for line in lines:
-                self._told(line)
+        """Journal the reasons noted so far; the coordinator calls it before it writes a ledger.
+
+        What a run that was killed between this and its checkpoint has said of an occurrence is not said again.
+        """
+        lines = [(line, encode_audit(line)) for line in self._lines]
+        if self._journalled:
+            lines = [(line, data) for line, data in lines if fact_of(data) not in self._journalled]
+        if lines:
+            await self._p.audit.append([data for _, data in lines])
+        self._lines.clear()
+        self.tally.decisions += len(lines)
+        for line, _ in lines:
+            self._told(line)
 
     # --- items ---------------------------------------------------------------------------------------------------
 
@@ -167,10 +200,23 @@ class Solo:
                 if isinstance(links, Mapping):
                     states = {int(device): str(state) for device, state in links.items() if str(device).isdecimal()}
                     self._p.node_side.probe(NodeName(str(body.get("node", ""))), states, now, self._taken)
-            case "apply":
+            case "apply" if not self._had_effect(item):
                 await self._apply(body)
-            case "delete":
+            case "delete" if not self._had_effect(item):
                 await self._delete(body)
+
+    def _had_effect(self, item: Control) -> bool:
+        """Whether an earlier run took this apply or delete. What follows on it may have happened since; laid again it
+        would undo that.
+        """
+        last = self._laid_to
+        if last is not None and item.position.partition == last.partition:
+            place = (item.position.generation, item.position.offset)
+            if place <= (last.generation, last.offset):
+                return True
+        self._laid_to = item.position
+        self._objects_changed = True
+        return False
 
     async def _apply(self, body: Mapping[str, Any]) -> None:
         touched = self._p.world.apply(body)
@@ -181,8 +227,6 @@ class Solo:
                 if error.verdict is not Verdict.PARK:
                     raise
                 self._p.world.findings.append(str(error))
-        else:
-            self._objects_changed = True
         self._p.coordinator.touched(touched.jobs, touched.nodes)
         self._p.node_side.serials = self._p.world.serials
 
@@ -191,7 +235,6 @@ class Solo:
         touched = self._p.world.delete(kind, namespace, name)
         if kind == "ConfigMap":
             await self._p.delete_config_map(namespace, name)
-        self._objects_changed = True
         self._p.coordinator.touched(touched.jobs, touched.nodes)
 
     def _deadline(self) -> Millis | None:
@@ -234,7 +277,8 @@ class Solo:
     async def _advance(self, to: Millis) -> None:
         """Move the events' clock, letting each deadline on the way take effect at its own time."""
         if not self._started:
-            await self._checkpoint(to, decide=True)
+            # An earlier run's clock, if there is one: deadlines since then take effect at their own times.
+            await self._checkpoint(self.clock or to, decide=True)
         while (at := self._deadline()) is not None and at <= to:
             self.clock = max(self.clock, at)
             self._p.node_side.tick(self.clock, self._taken)
@@ -264,8 +308,8 @@ class Solo:
                 done = await self._settle(wall)
                 if batch.at_end and p.source.finished and done:
                     break
-                if batch.at_end:
-                    await self._wait(stop, wall)
+                if batch.at_end or not done:
+                    await self._wait(stop, wall, least=0.0 if done else TRY_AGAIN_S)
         finally:
             await p.source.close()
 
@@ -292,27 +336,42 @@ class Solo:
             return False
         return True
 
-    async def _wait(self, stop: asyncio.Event, wall: Now) -> None:
+    async def _wait(self, stop: asyncio.Event, wall: Now, *, least: float) -> None:
         """Until more may be there, a deadline is due, or it is time to look at the cluster again."""
         at = self._deadline()
-        seconds = LOOK_AGAIN_S if at is None else max(0.0, min(LOOK_AGAIN_S, (at - wall()) / SECOND))
-        waits = [asyncio.ensure_future(self._p.source.wait(seconds)), asyncio.ensure_future(stop.wait())]
-        _, late = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=seconds + 1)
+        seconds = LOOK_AGAIN_S if at is None else max(least, min(LOOK_AGAIN_S, (at - wall()) / SECOND))
+        stopped = asyncio.ensure_future(stop.wait())
+        waits = [stopped] if least else [stopped, asyncio.ensure_future(self._p.source.wait(seconds))]
+        ready, late = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=seconds)
         for task in late:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        for task in ready:
+            task.result()
 
 
 def time_of(item: Record | Control) -> Millis | None:
-    """When an item happened, by its own word: the line's time, else the message's own timestamp."""
+    """When an item happened, by its own word: the line's time, else the message's own timestamp; None: no such time."""
     if isinstance(item, Control):
-        return item.time
-    if item.timestamp > 0:
-        return item.timestamp
-    try:
-        value = orjson.loads(item.value or b"")
+        at: object = item.time
+    elif item.timestamp > 0:
+        at = item.timestamp
+    else:
+        try:
+            value = orjson.loads(item.value or b"")
+        except orjson.JSONDecodeError:
+            return None
         at = value.get("timestamp") if isinstance(value, dict) else None
-    except orjson.JSONDecodeError:
+    return Millis(at) if isinstance(at, int) and not isinstance(at, bool) and 0 < at <= LAST_TIME else None
+
+
+def fact_of(line: bytes) -> bytes | None:
+    """What an audit line says of an occurrence, apart from when and by whom it was said; None: it is about none."""
+    try:
+        said = orjson.loads(line)
+        if not said.get("occurrence"):
+            return None
+        return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job", "ranks", "detail")])
+    except (orjson.JSONDecodeError, AttributeError):
         return None
-    return Millis(at) if isinstance(at, int) and not isinstance(at, bool) and at > 0 else None

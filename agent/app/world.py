@@ -68,6 +68,8 @@ class World:
             if not isinstance(one, Mapping):
                 continue
             found = self._parse(one)
+            if found is None:
+                continue  # what was known of it stands, here and after a restart
             if not isinstance(found, ConfigMapObject) or self.keeps(one):
                 self._laid[_key(one)] = one
             match found:
@@ -77,6 +79,7 @@ class World:
                     touched |= self.book.jobs.apply_group(found)
                 case Node():
                     self.book.vanished.discard(found.name)
+                    self._serials.pop(found.name, None)
                     if found.serial:
                         self._serials[found.name] = found.serial
                     touched |= self.book.jobs.apply_node(found)

@@ -132,14 +132,14 @@ def replay(
     """Judge a recorded file of events on its own clock, as the running agent would have.
 
     The same input gives byte-identical documents. It acts on its own folder only. Exit code 1 says that some records
-    were dead-lettered or some objects could not be read.
+    were dead-lettered, or some objects could not be read or contradict each other.
     """
     settings = load_settings(config, os.environ)
     order = SoloOrder(events, cluster, out, settings, policy_path, goes_on)
     tally, world = replay_solo(order, _shower(as_json), _say, _progress())
     if not as_json:
         _summary(tally, world, out)
-    if tally.letters or world.findings:
+    if tally.letters or world.all_findings():
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 

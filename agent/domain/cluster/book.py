@@ -114,6 +114,17 @@ class ClusterBook:
         """Whether Volcano's plugin is at work, as stated or as seen."""
         return self.volcano_seen if self.limits.volcano is None else self.limits.volcano
 
+    def forget_ledgers(self) -> None:
+        """Before ledgers are read anew: another coordinator may have led meanwhile. Reports and jobs stay warm."""
+        self.ledgers.clear()
+        self.cluster = ClusterLedger(self.cluster_id)
+        self.rails = RailLedger()
+        for table in (self.entries, self.plans, self.deadlines, self.former, self.known_records, self.known_retries):
+            table.clear()
+        self.frozen.clear()
+        self.dirty.clear()
+        self.changed.update(Shared)
+
     def ledger(self, job: JobId) -> JobLedger:
         """The job's ledger, a fresh one if it has none yet."""
         return self.ledgers.get(job) or JobLedger(job, self.cluster_id)
