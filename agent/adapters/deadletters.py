@@ -25,10 +25,12 @@ class JournalDeadLetters:
         if self._sources is None:
             kept = (parse_line(line, Position(0, 0, at)) for at, line in enumerate(await self._journal.read()))
             self._sources = {_source(record) for record in kept if isinstance(record, Record)}
-        fresh = {_source(letter): letter for letter in letters if _source(letter) not in self._sources}
+        known, self._sources = self._sources, None  # to be read anew if the answer gets lost
+        fresh = {_source(letter): letter for letter in letters if _source(letter) not in known}
         await self._journal.append([to_line(letter) for letter in fresh.values()])
-        self._sources.update(fresh)
+        self._sources = known | fresh.keys()
 
 
 def _source(letter: Record) -> bytes:
-    return next((value for name, value in letter.headers if name == SOURCE_HEADER), b"")
+    """The last one: a letter that was put back on the stream and refused again still has its old one before it."""
+    return next((value for name, value in reversed(letter.headers) if name == SOURCE_HEADER), b"")

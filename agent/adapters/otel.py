@@ -121,7 +121,9 @@ def _provider(exporter: "SpanExporter") -> "TracerProvider":
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(
-        resource=Resource.create({"service.name": "ascend-fault-agent", "service.version": __version__})
+        # Closing is ours and bounded; the SDK's own at exit would wait for a dead collector.
+        shutdown_on_exit=False,
+        resource=Resource.create({"service.name": "ascend-fault-agent", "service.version": __version__}),
     )
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider

@@ -198,7 +198,7 @@ class Solo:
             case "probe":
                 links = body.get("links")
                 if isinstance(links, Mapping):
-                    states = {int(device): str(state) for device, state in links.items() if str(device).isdecimal()}
+                    states = {int(device): str(state) for device, state in links.items() if _is_device(str(device))}
                     self._p.node_side.probe(NodeName(str(body.get("node", ""))), states, now, self._taken)
             case "apply" if not self._had_effect(item):
                 await self._apply(body)
@@ -364,6 +364,10 @@ def time_of(item: Record | Control) -> Millis | None:
             return None
         at = value.get("timestamp") if isinstance(value, dict) else None
     return Millis(at) if isinstance(at, int) and not isinstance(at, bool) and 0 < at <= LAST_TIME else None
+
+
+def _is_device(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 4
 
 
 def fact_of(line: bytes) -> bytes | None:
