@@ -35,7 +35,7 @@ check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated
 	@$(BIN)/python policies/generate.py --check
 
 bench: $(VENV)/.dev ## Measure beside the limit, print ratios
-	@$(BIN)/python tests/bench/run.py
+	@PYTHONPATH=tests $(BIN)/python -m bench.run $(BENCH_ARGS)
 
 lock: ## Make both lock files anew from pyproject.toml (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --build-deps-for=editable --build-deps-for=wheel -o requirements.lock pyproject.toml
