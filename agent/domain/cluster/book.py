@@ -285,15 +285,14 @@ def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, 
 
 
 def was_over(book: ClusterBook, job: JobId, occurrence: Occurrence, device: int | None) -> bool:
-    """Whether the fault ended before any pod of the job that it could concern was created: it never touched them."""
+    """Whether the fault ended before any pod of the job that is there now was created: nothing of it is to be healed.
+
+    What it did to pods that are gone is told by their replacement.
+    """
     if occurrence.end is None:
         return False
     node = occurrence.key.node
     pods = [pod for pod in book.jobs.pods_of(job) if pod.node == node and (device is None or device in pod.bound)]
-    there = {pod.uid for pod in pods}
-    for member in book.ledger(job).members:
-        if member.node == node and member.uid not in there and (device is None or device in member.devices):
-            return False  # it has just gone, and may have been hit
     return bool(pods) and all(pod.created > occurrence.end for pod in pods)
 
 
