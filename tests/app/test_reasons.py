@@ -230,7 +230,7 @@ def flap(rig: Rig) -> None:
 
 def hccs_switch(rig: Rig) -> None:
     rig.fault(
-        "[0x08520003,na,L2,na]",
+        "[0x00f103b6,155908,na,na]",
         1,
         node="n0",
         device=None,
