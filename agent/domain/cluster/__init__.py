@@ -70,6 +70,9 @@ def _changes(book: ClusterBook, job_id: JobId, ledger: JobLedger | None) -> dict
     return {job_id: ledger}
 
 
+_TAKEN = "entries were taken out by somebody else"
+
+
 def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], now: Millis) -> Verdict:
     """What the job's reset.json held or now holds for each recovery (by its id), after the write went through."""
     ledger = book.ledgers.get(job_id)
@@ -86,7 +89,9 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
             moved = step(current.recovery, signal, now, book.limits.reset) if signal is not None else None
             if moved is not None and signal is Signal.FOREIGN_CLEAR:
                 job = book.jobs.job(job_id)
-                detail = f"recovery {course.recovery.id}: its entries were taken out by somebody else"
+                newer = max(one.recovery.id for one in ledger.courses)
+                who = f"ranks went to recovery {newer}" if newer > course.recovery.id else _TAKEN
+                detail = f"recovery {course.recovery.id}: its {who}"
                 document = recovery.document_of(job) if job is not None else ""
                 draft.say(moved.reason, detail, recovery.cause_of_course(course), document)
             if moved is not None:
