@@ -33,6 +33,7 @@ check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python policies/generate.py --check
+	@$(BIN)/python schemas/generate.py --check
 
 bench: $(VENV)/.dev ## Measure beside the limit, print ratios
 	@PYTHONPATH=tests $(BIN)/python -m bench.run $(BENCH_ARGS)

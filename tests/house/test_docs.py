@@ -1,0 +1,146 @@
+"""The pages tell the truth about the code, and their links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from houseplan import ROOT, cells, pages, rooms
+from pydantic import BaseModel, SecretStr
+
+from agent.app.cli.main import cli
+from agent.app.settings import Settings
+from agent.domain.rail.decision import RULES
+from agent.domain.rail.words import RailCode
+from agent.domain.reset.life import TRANSITIONS, Signal
+from agent.domain.vocab import DeadReason, Reason
+
+PAGES = tuple(pages())
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = {(ROOT / link).resolve() for link in LINK.findall(README)}
+    assert [_name(page) for page in PAGES if page.name != "README.md" and page.resolve() not in linked] == []
+
+
+def test_every_room_on_the_map_exists() -> None:
+    named = re.findall(r"^\| `([a-z/_]+(?:\.py)?/?)` \|", README, flags=re.MULTILINE)
+    assert len(named) >= 30
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_folder_of_the_agent_is_on_the_map_and_every_room_of_the_domain_too() -> None:
+    wanted = set()
+    for room in rooms("agent"):
+        parts = room.name.split("/")
+        if room.path.name == "__init__.py" and len(parts) in (3, 4):
+            wanted.add("/".join(parts[:-1]) + "/")
+        elif parts[1] == "domain" and len(parts) == 3:
+            wanted.add(room.name)
+    wanted.discard("agent/")
+    assert sorted(name for name in wanted if f"| `{name}` |" not in README) == []
+
+
+def test_every_verb_is_shown_in_the_readme() -> None:
+    shown = set(re.findall(r"fault-agent ([a-z]+)", README))
+    assert set(cli.commands) - {"version"} <= shown
+
+
+def _keys(model: type[BaseModel], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        default = field.get_default()
+        if isinstance(default, BaseModel):
+            yield from _keys_of(default, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", default
+
+
+def _keys_of(given: BaseModel, before: str) -> Iterator[tuple[str, Any]]:
+    for name in type(given).model_fields:
+        value = getattr(given, name)
+        if isinstance(value, BaseModel):
+            yield from _keys_of(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "left out"
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if value == "":
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def test_every_setting_stands_in_the_page_with_its_default() -> None:
+    page = dict(zip(cells("docs/settings.md", 0), cells("docs/settings.md", 1), strict=True))
+    settings = {key: _shown(value) for key, value in _keys(Settings)}
+    assert {key: page.get(key) for key in settings} == settings
+
+
+def test_the_page_of_settings_names_no_key_that_does_not_exist() -> None:
+    settings = {key for key, _ in _keys(Settings)}
+    named = {key for key in cells("docs/settings.md", 0) if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+|mode|namespace", key)}
+    assert named - settings == set()
+
+
+def test_the_schema_of_the_settings_is_the_model_s() -> None:
+    command = [sys.executable, str(ROOT / "schemas" / "generate.py"), "--check"]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
+
+
+def test_every_reason_is_explained_once() -> None:
+    explained = [reason for reason in cells("docs/reasons.md", 0) if reason.isupper()]
+    assert sorted(explained) == sorted(Reason)
+
+
+def test_every_reason_for_a_dead_letter_is_explained_once() -> None:
+    explained = [reason for reason in cells("docs/events.md", 0) if re.fullmatch(r"[A-Z][A-Z0-9_]+", reason)]
+    assert sorted(explained) == sorted(DeadReason)
+
+
+def test_the_life_of_a_recovery_is_the_table_of_the_code() -> None:
+    columns = (cells("docs/recovery.md", column) for column in range(4))
+    rows = [row for row in zip(*columns, strict=False) if (row[0], row[1]) != ("phase", "signal")]
+    signals = {str(signal) for signal in Signal}
+    shown = [row for row in rows if row[1] in signals]
+    assert shown == [
+        (str(phase), str(signal), str(after), str(reason)) for (phase, signal), (after, reason) in TRANSITIONS.items()
+    ]
+
+
+def test_the_rules_of_rail_borrow_are_the_rules_of_the_code() -> None:
+    rows = zip(cells("docs/rails.md", 0), cells("docs/rails.md", 1), strict=False)
+    shown = [(int(number), code) for number, code in rows if number.isdecimal()]
+    assert shown == [*((rule.number, str(rule.code)) for rule in RULES), (28, "BORROW")]
+
+
+def test_every_code_of_rail_borrow_stands_in_its_page() -> None:
+    page = (ROOT / "docs" / "rails.md").read_text(encoding="utf-8")
+    assert [code for code in RailCode if not re.search(rf"\b{code}\b", page)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_a_page_names_no_machine(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"(?<![\w.])/(?:home|root|work|tmp|Users|opt)/\S*", text) == []
+    assert re.findall(r"https?://(?!semver\.org)\S+", text) == []
