@@ -14,6 +14,7 @@ from agent.app.ledgers import Ledgers
 from agent.app.publisher import Published, Publisher, Rendered
 from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, document_seen, evolve
 from agent.domain.events import Decision, NodeReport
+from agent.domain.ledger import last_decided
 from agent.domain.rail.reservations import HoldState, advance
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, NodeName, Reason
@@ -162,6 +163,10 @@ class Coordinator:
             self.woken.set()
             place = f"{namespace}/{name}"
             self._jobs.update(job for job, known in self._ledgers.reset_names.items() if known == place)
+
+    def latest(self) -> Millis:
+        """The newest time at which the ledgers say that something was decided, ms; 0: nothing was."""
+        return max((last_decided(ledger) for ledger in self.book.ledgers.values()), default=Millis(0))
 
     def next_deadline(self) -> Millis | None:
         """When the next recovery or rail question is due, or None."""
@@ -338,7 +343,8 @@ class Coordinator:
     def _told(self, kind: str, job: JobId, done: Published, now: Millis, trace: str) -> None:
         """A document that changed, or that did not for a new reason."""
         key = (kind, job)
-        if not done.changed and (done.reason is Reason.UNCHANGED or self._last.get(key) is done.reason):
+        quiet = done.reason in (Reason.UNCHANGED, Reason.RECOVERY_ENDED) or self._last.get(key) is done.reason
+        if not done.changed and quiet:
             self._last.setdefault(key, done.reason)
             return
         self._last[key] = done.reason

@@ -124,7 +124,9 @@ class NodeSide:
     def probe(self, node: NodeName, links: Mapping[int, str], at: Millis, taken: Taken) -> None:
         """Take a link probe of a node: device -> `up`, `down` or anything else for unknown."""
         book = self._books.setdefault(node, NodeBook(node, self._max_event_age))
-        self._evolve(book, probe(book, links, at), at, taken)
+        # A probe that is read once more after a restart says nothing against what was seen after it.
+        fresh = {one: state for one, state in links.items() if one not in book.links or book.links[one].at <= at}
+        self._evolve(book, probe(book, fresh, at), at, taken)
 
     def tick(self, now: Millis, taken: Taken) -> None:
         """Let every deadline that lies before `now` take effect."""

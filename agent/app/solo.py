@@ -113,6 +113,7 @@ class Solo:
             kept = orjson.loads(laid)
             self._p.world.lay(kept["laid"])
             self._laid_to = Position(*kept["to"]) if kept["to"] else None
+            self.clock = max(self.clock, kept["clock"])
         facts = map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])
         self._journalled = {fact for fact in facts if fact is not None}
         token = await self._p.cabinet.load(STREAM) if stream else None
@@ -137,6 +138,8 @@ class Solo:
         """The coordinator begins once the clock is known and the picture is whole."""
         self.clock = max(self.clock, now)
         await self._p.coordinator.start(now)
+        # On the events' clock a run that was killed may have been further on than its reports say.
+        self.clock = max(self.clock, self._p.coordinator.latest())
         self._started = True
 
     async def _checkpoint(self, now: Millis, *, decide: bool) -> None:
@@ -154,7 +157,7 @@ class Solo:
         if self._objects_changed:
             to = self._laid_to
             place = [to.generation, to.partition, to.offset] if to is not None else None
-            await p.cabinet.store(OBJECTS, orjson.dumps({"to": place, "laid": p.world.laid()}))
+            await p.cabinet.store(OBJECTS, orjson.dumps({"to": place, "clock": now, "laid": p.world.laid()}))
             self._objects_changed = False
         if self._reports:
             await p.reports.publish(encode_reports(self._reports))
@@ -166,7 +169,7 @@ class Solo:
         if decide:
             if not self._started:
                 await self._start(now)
-            await p.coordinator.step(now)
+            await p.coordinator.step(max(now, self.clock))
             await self.flush_audit()
             if self._saved:
                 self._journalled.clear()  # all that may be read again after the kill has been
@@ -199,7 +202,9 @@ class Solo:
                 links = body.get("links")
                 if isinstance(links, Mapping):
                     states = {int(device): str(state) for device, state in links.items() if _is_device(str(device))}
-                    self._p.node_side.probe(NodeName(str(body.get("node", ""))), states, now, self._taken)
+                    # Its own time, not the clock's: an old probe read again after a kill is no fresh fact.
+                    seen = Millis(min(time_of(item) or now, now))
+                    self._p.node_side.probe(NodeName(str(body.get("node", ""))), states, seen, self._taken)
             case "apply" if not self._had_effect(item):
                 await self._apply(body)
             case "delete" if not self._had_effect(item):

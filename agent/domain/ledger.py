@@ -91,6 +91,12 @@ class ClusterLedger:
     """Occurrences that concerned no job."""
 
 
+def last_decided(ledger: JobLedger) -> Millis:
+    """When something was last decided for the job, as far as its ledger still knows, ms; 0: it does not."""
+    steps = (course.recovery.phase_since for course in ledger.courses)
+    return max((*steps, *(mark.at for mark in ledger.done.values())), default=Millis(0))
+
+
 def prune(done: Mapping[str, Done], now: Millis, max_event_age: int) -> Mapping[str, Done]:
     """The marks that can still matter: younger than KEEP_DONE_FACTOR × max_event_age. The same mapping if all can."""
     oldest = now - KEEP_DONE_FACTOR * max_event_age

@@ -30,14 +30,21 @@ SEPARATED = (
 )
 
 
-def reset(status: str, *, at: int, retry: int, recovery: int = 1, **given: str) -> str:
+def reset(
+    status: str,
+    *,
+    at: int,
+    retry: int,
+    policy: str = "restart_request",
+    initial: str = "restart_request",
+    number: int = 2160689152,
+    code: str = "80C98000",
+) -> str:
     """The list of the four ranks on n1, rank 2 with the code."""
-    policy, initial = given.get("policy", "restart_request"), given.get("initial", "restart_request")
-    number, code = given.get("number", "2160689152"), given.get("code", "80C98000")
     entries = ",".join(
         f'{{"RankId":{rank},"LogicId":{rank},"Status":"{status}","Policy":"{policy}","InitialPolicy":"{initial}",'
         f'"ErrorCode":[{number if rank == 2 else ""}],"ErrorCodeHex":"{code if rank == 2 else ""}",'
-        f'"RecoveryId":{recovery}}}'
+        f'"RecoveryId":1}}'
         for rank in range(4)
     )
     return _info(entries, at, retry)
@@ -85,11 +92,12 @@ async def test_the_record_appears_once_the_pods_have_been_replaced() -> None:
     rig.apply(a_pod("demo-0", uid="uid-new", node="n3", rank_index=0, labels=LABELS), 60)
     rig.tick(61)
     await rig.run()
-    assert rig.texts(RECORDS, "recent-reschedule-records") == [
+    record = (
         f'{{"{JOB}":{{"JobID":"{JOB}","TotalRescheduleTimes":1,"RescheduleRecords":[{{"LogFileFormatTime":'
         '"I0101 00:01:00","RescheduleTimeStamp":1767225660,"ReasonOfTask":[{"RescheduleReason":"CardUnhealthy",'
         '"PodName":"demo-0","NodeName":"n1","NodeRankIndex":"0"}]}]}}'
-    ]
+    )
+    assert rig.texts(RECORDS, "recent-reschedule-records") == [record]
     assert rig.texts(VCJOB, "remain-retry-times") == [RETRIES]
 
 
@@ -167,10 +175,10 @@ async def test_with_an_external_executor_a_reset_settles_before_it_counts() -> N
     rig.clear("80E24E00", 140)
     rig.tick(600)
     await rig.run()
-    given = {"policy": "reset", "initial": "reset", "number": "2162314752", "code": "80E24E00"}
+    code = 2162314752  # 0x80E24E00
     assert rig.texts(RESET, "reset.json") == [
-        reset("unrecovered", at=0, retry=0, **given),
-        reset("recovered", at=170, retry=1, **given),
+        reset("unrecovered", at=0, retry=0, policy="reset", initial="reset", number=code, code="80E24E00"),
+        reset("recovered", at=170, retry=1, policy="reset", initial="reset", number=code, code="80E24E00"),
         empty(at=260, retry=1),
     ]
 

@@ -5,6 +5,7 @@ rail are the ranks of the same device id in the other super-pod.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ ENV = {
 """Retransmission gives up after 4.096 µs × 2^18 × 7 = 7.516 s."""
 
 
-def pod(number: int, life: int = 1, **env: str) -> dict[str, Any]:
+def pod(number: int, life: int = 1, env: Mapping[str, str] | None = None) -> dict[str, Any]:
     return a_pod(
         f"demo-{number}",
         uid=f"uid-{number}-{life}",
@@ -40,7 +41,7 @@ def pod(number: int, life: int = 1, **env: str) -> dict[str, Any]:
         labels=LABELS,
         host_ip=f"172.16.0.10{number}",
         pod_ip=f"10.1.0.{number}",
-        env={**ENV, **env},
+        env={**ENV, **(env or {})},
     )
 
 
@@ -53,7 +54,7 @@ def objects(**env: str) -> list[dict[str, Any]]:
     for number in range(4):
         host = f"172.16.0.10{number}"
         found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
-        found.append(pod(number, **env))
+        found.append(pod(number, env=env))
     return found
 
 

@@ -1,0 +1,165 @@
+"""Killed at every single durable write, then started again: the end is the same, nothing is lost or counted twice.
+
+This is the proof of exactly once in one process: for each n a run dies at its n-th write (documents, ledgers, reports,
+dead letters, reasons, its place in the stream), a second run goes on from what is on disk, and its end is compared
+with that of a run that was never killed.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from a3table import A3_TABLE
+from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job, the_demo
+from mortal import Died, SmallReads, mortal
+from rig import Disk, Rig
+
+from agent.wire.report import decode
+
+LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
+REQUEST, SEPARATE, LINK = "80C98000", "80E18402", "81078603"
+ENV = {
+    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
+    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
+    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
+    "HCCL_RDMA_TIMEOUT": "18",
+    "HCCL_RDMA_RETRY_CNT": "7",
+}
+
+
+def recoveries(rig: Rig) -> None:
+    """A recovery that gets well, one that fails, a replacement, bad records, and another writer's document."""
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": '{"status":"initializing"}'}), 0)
+    rig.fault(REQUEST, 1)
+    rig.raw(b"no json", 2)
+    rig.clear(REQUEST, 5)
+    rig.fault("80CB8009", 60, device=1)
+    rig.fault("FFFF", 61, node="n9", location={"severity": 1})
+    rig.fault("80CB8009", 61, device=1)
+    rig.fault(REQUEST, 62, node="n2")
+    rig.raw(b'{"version":"9.9"}', 63)
+    rig.delete("Pod", "train", "demo-0", 70)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 75)
+    rig.clear(REQUEST, 80, node="n2")
+    rig.clear("80CB8009", 80, device=1)
+    rig.apply(a_pod("demo-1", node="n2", rank_index=1, phase="Failed", labels=LABELS), 90)
+    rig.delete("Pod", "train", "demo-1", 91)
+    rig.apply(a_pod("demo-1", uid="uid-3", node="n4", rank_index=1, labels=LABELS), 95)
+    rig.fault(REQUEST, 100, node="n4")
+    rig.clear(REQUEST, 100, node="n4")
+    rig.tick(400)
+
+
+def rails(rig: Rig) -> None:
+    """A borrow with a flap beside it, a refusal, and a link that the duration rule raises."""
+    for number in range(4):
+        rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.fault(LINK, 2, node="n1", device=2)
+    rig.clear(LINK, 3, node="n1", device=2)
+    rig.fault(LINK, 40, node="n0", device=1)
+    rig.tick(60)
+    rig.clear(LINK, 70, node="n0", device=0)
+    rig.tick(200)
+
+
+def demo_objects() -> list[dict[str, Any]]:
+    return the_demo(LABELS)
+
+
+def a3_objects() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        an_ascend_job(),
+        a_group(labels=LABELS, min_member=4),
+        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
+    ]
+    for number in range(4):
+        host = f"172.16.0.10{number}"
+        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
+        found.append(
+            a_pod(f"demo-{number}", node=f"n{number}", rank_index=number, labels=LABELS, host_ip=host, env=ENV)
+        )
+    return found
+
+
+def run(rig: Rig, *, resume: bool) -> bool:
+    """Whether it came to its end."""
+    try:
+        asyncio.run(_run(rig, resume))
+    except Died:
+        return False
+    return True
+
+
+async def _run(rig: Rig, resume: bool) -> None:
+    await rig.run(resume=resume)
+
+
+def rig_of(objects: list[dict[str, Any]], story: Callable[[Rig], None], disk: Disk) -> Rig:
+    rig = Rig(objects, disk=disk, source=SmallReads())
+    story(rig)
+    return rig
+
+
+async def _end(rig: Rig) -> dict[str, Any]:
+    documents = {f"{one.namespace}/{one.name}": dict(one.data) for one in await rig.disk.store.list()}
+    reports = {}
+    for node, data in (await rig.disk.reports.latest()).items():
+        report = decode(data)
+        reports[node] = (report.active, report.occurrences, report.totals, report.timers, report.ids, report.links)
+    letters = [letter["headers"]["fault-agent-source"] for letter in await rig.letters()]
+    lines = [line.decision for line in await rig.journal()]
+    told = Counter((one.occurrence, one.reason, one.job, one.detail) for one in lines if one.occurrence)
+    return {"documents": documents, "reports": reports, "letters": letters, "told": told}
+
+
+CASES = [pytest.param(demo_objects, recoveries, id="recoveries"), pytest.param(a3_objects, rails, id="rails")]
+
+
+@pytest.mark.parametrize(("objects", "story"), CASES)
+def test_killed_at_any_write_the_end_is_the_same(
+    objects: Callable[[], list[dict[str, Any]]], story: Callable[[Rig], None]
+) -> None:
+    whole = rig_of(objects(), story, Disk())
+    assert run(whole, resume=False)
+    wanted = asyncio.run(_end(whole))
+    assert max(wanted["told"].values()) == 1
+    for last in range(1, 1000):
+        disk = Disk()
+        seen, clock = mortal(disk, last)
+        if run(rig_of(objects(), story, seen), resume=False):
+            break
+        assert clock.writes == last
+        again = rig_of(objects(), story, disk)
+        assert run(again, resume=True)
+        assert asyncio.run(_end(again)) == wanted, f"killed at write {last}"
+    assert last > 40
+
+
+def test_killed_twice_the_end_is_the_same() -> None:
+    whole = rig_of(demo_objects(), recoveries, Disk())
+    run(whole, resume=False)
+    wanted = asyncio.run(_end(whole))
+    for first in range(5, 100, 19):
+        for second in (1, 3, 8):
+            disk = Disk()
+            run(rig_of(demo_objects(), recoveries, mortal(disk, first)[0]), resume=False)
+            run(rig_of(demo_objects(), recoveries, mortal(disk, second)[0]), resume=True)
+            again = rig_of(demo_objects(), recoveries, disk)
+            assert run(again, resume=True)
+            assert asyncio.run(_end(again)) == wanted, f"killed at writes {first} and {second}"
+
+
+def test_the_story_holds_what_it_is_meant_to_hold() -> None:
+    whole = rig_of(demo_objects(), recoveries, Disk())
+    run(whole, resume=False)
+    data = asyncio.run(whole.data("train/reset-config-demo"))
+    assert data is not None
+    info = json.loads(data["reset.json"])
+    assert (info["RankList"], info["RetryTime"]) == ([], 3)
+    records = asyncio.run(whole.data("mindx-dl/job-reschedule-reason"))
+    assert records is not None
+    assert json.loads(records["recent-reschedule-records"])[DEMO_JOB]["TotalRescheduleTimes"] == 2
