@@ -14,6 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OURS = {"agent", *(path.stem for path in (ROOT / "tests").glob("*.py")), "contracts", "bench", "services", "real"}
 TOOLS = {
     "build",
+    "import-linter",
     "mypy",
     "pytest-asyncio",
     "pytest-cov",
@@ -88,6 +89,7 @@ def test_every_tool_that_is_not_imported_is_called() -> None:
     called = (ROOT / "Makefile").read_text(encoding="utf-8") + (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     called += "".join(room.text for room in rooms("tests") if room.path.name != "test_dependencies.py")
     marks = {
+        "import-linter": "lint-imports",
         "pytest-asyncio": "asyncio_mode",
         "pytest-cov": "--cov",
         "pytest-timeout": "timeout =",
