@@ -262,6 +262,9 @@ class Kafka:
             "advertised.listeners": ",".join(addresses),
             "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{n}:{n}" for n, _ in doors)]),
             "inter.broker.listener.name": "PLAINTEXT",
+            # A killed broker may come back only when its last session has run out (9 s by default).
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "500",
             "log.dirs": str(self._folder / "data"),
             "offsets.topic.num.partitions": "4",
             "offsets.topic.replication.factor": "1",
