@@ -1,0 +1,167 @@
+"""One slot per document: what a lost race, a refusal, an unreadable object or a mode makes of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.adapters.memory import MemoryDocumentStore
+from agent.app.publisher import CONFLICT_TRIES, Publisher, Rendered
+from agent.domain.vocab import Mode, Reason
+from agent.errors import BadDocument, Conflict, Fenced, Refused, Unavailable
+from agent.ports import ConfigMap
+
+NAME = ("train", "doc")
+
+
+def wanted(**data: str) -> Rendered:
+    return Rendered(Reason.WRITTEN, data, "detail", labels={"reset": "true"})
+
+
+def counted(live: ConfigMap | None) -> Rendered:
+    """One more than the live object holds."""
+    number = int(live.data.get("n", "0")) if live is not None else 0
+    return Rendered(Reason.WRITTEN, {"n": str(number + 1)})
+
+
+async def test_a_document_that_is_not_there_is_made_with_its_labels() -> None:
+    store = MemoryDocumentStore()
+    done = await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"))
+    assert (done.reason, done.changed) == (Reason.WRITTEN, True)
+    live = await store.get(*NAME)
+    assert live is not None
+    assert (live.data, live.labels) == ({"a": "1"}, {"reset": "true"})
+
+
+async def test_foreign_keys_labels_and_annotations_stay() -> None:
+    theirs = ConfigMap(*NAME, {"a": "0", "b": "theirs"}, {"team": "blue"}, {"note": "x"}, extra={"immutable": False})
+    store = MemoryDocumentStore([theirs])
+    await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"))
+    live = await store.get(*NAME)
+    assert live is not None
+    assert live.data == {"a": "1", "b": "theirs"}
+    assert (live.labels, live.annotations, live.extra) == ({"team": "blue"}, {"note": "x"}, {"immutable": False})
+
+
+async def test_the_same_again_writes_nothing() -> None:
+    store = MemoryDocumentStore()
+    publisher = Publisher(store, "fault-agent")
+    first = await publisher.publish(*NAME, lambda _: wanted(a="1"))
+    second = await publisher.publish(*NAME, lambda _: wanted(a="1"))
+    assert (second.reason, second.changed) == (Reason.UNCHANGED, False)
+    assert first.live == second.live
+
+
+async def test_a_lost_race_is_rendered_anew_from_what_the_other_wrote() -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"n": "1"})])
+    other = store.as_manager("other")
+    raced = False
+
+    async def race() -> None:
+        live = await other.get(*NAME)
+        assert live is not None
+        await other.put(replace(live, data={"n": "10"}))
+
+    class Racing(MemoryDocumentStore):
+        async def put(self, document: ConfigMap) -> ConfigMap:
+            nonlocal raced
+            if not raced:
+                raced = True
+                await race()
+            return await super().put(document)
+
+    ours = Racing()
+    ours._objects = store._objects
+    done = await Publisher(ours, "fault-agent").publish(*NAME, counted)
+    assert done.reason is Reason.WRITTEN
+    live = await store.get(*NAME)
+    assert live is not None
+    assert live.data == {"n": "11"}
+
+
+@pytest.mark.parametrize("error", [Conflict("lost"), Unavailable("away")], ids=["conflict", "unavailable"])
+async def test_what_may_go_through_later_is_tried_a_few_times_and_then_handed_on(error: Conflict | Unavailable) -> None:
+    store = MemoryDocumentStore()
+    store.failures.fail_next(*[error] * 2)
+    publisher = Publisher(store, "fault-agent")
+    assert (await publisher.publish(*NAME, lambda _: wanted(a="1"))).reason is Reason.WRITTEN
+    store.failures.fail_next(*[error] * CONFLICT_TRIES)
+    with pytest.raises(type(error)):
+        await publisher.publish(*NAME, lambda _: wanted(a="2"))
+
+
+async def test_an_answer_that_got_lost_is_not_written_twice() -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"n": "1"})])
+    publisher = Publisher(store, "fault-agent")
+
+    class Losing(MemoryDocumentStore):
+        lost = False
+
+        async def put(self, document: ConfigMap) -> ConfigMap:
+            stored = await super().put(document)
+            if not self.lost:
+                self.lost = True
+                raise Unavailable("the answer got lost")
+            return stored
+
+    losing = Losing()
+    losing._objects = store._objects
+    publisher = Publisher(losing, "fault-agent")
+    done = await publisher.publish(*NAME, lambda _: wanted(n="2"))
+    assert done.reason is Reason.UNCHANGED
+    live = await store.get(*NAME)
+    assert live is not None
+    assert live.data == {"n": "2"}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Refused("no right to"), Reason.DOCUMENT_REFUSED),
+        (BadDocument("no JSON", place="train/doc"), Reason.DOCUMENT_UNREADABLE),
+    ],
+)
+async def test_a_no_parks_this_document_alone(error: Refused | BadDocument, reason: Reason) -> None:
+    store = MemoryDocumentStore()
+    store.failures.fail_next(error)
+    publisher = Publisher(store, "fault-agent")
+    done = await publisher.publish(*NAME, lambda _: wanted(a="1"))
+    assert (done.reason, done.detail, done.changed) == (reason, str(error), False)
+    assert (await publisher.publish("train", "other", lambda _: wanted(a="1"))).reason is Reason.WRITTEN
+
+
+async def test_a_render_that_cannot_read_the_live_object_leaves_it() -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"a": "{"})])
+
+    def render(live: ConfigMap | None) -> Rendered:
+        raise BadDocument("no JSON", place="a")
+
+    done = await Publisher(store, "fault-agent").publish(*NAME, render)
+    assert done.reason is Reason.DOCUMENT_UNREADABLE
+    live = await store.get(*NAME)
+    assert live is not None
+    assert live.data == {"a": "{"}
+
+
+async def test_fenced_is_no_matter_of_one_document() -> None:
+    store = MemoryDocumentStore()
+    store.failures.fail_next(Fenced("another leads"))
+    with pytest.raises(Fenced):
+        await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"), [(Mode.OBSERVE, Reason.OBSERVE), (Mode.DISABLED, Reason.DISABLED)], ids=str
+)
+async def test_short_of_act_nothing_is_written(mode: Mode, reason: Reason) -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"a": "0"})])
+    done = await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"), mode)
+    assert (done.reason, done.changed) == (reason, False)
+    live = await store.get(*NAME)
+    assert live is not None
+    assert live.data == {"a": "0"}
+
+
+async def test_observing_what_is_already_so_is_unchanged() -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"a": "1"})])
+    done = await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"), Mode.OBSERVE)
+    assert done.reason is Reason.UNCHANGED
