@@ -108,12 +108,13 @@ def expand(fault: Fault, number: int, ground: Ground) -> tuple[list[FaultEvent],
         targets = [(_where(source, fault["fault_id"], location, ground.resource), tuple(ours))]
     if len(targets) > 1:
         logic_id = None  # one number cannot be the logic id of several devices
+    position = str(ground.position)
     events = [
         FaultEvent(
             FaultKey(ground.node, plane, where, code),
             assertion,
             at_ms,
-            OccurrenceId(f"{ground.position}:{index}"),
+            OccurrenceId(f"{position}:{index}"),
             source,
             ground.resource,
             severity,
