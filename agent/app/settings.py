@@ -36,7 +36,18 @@ class DocumentSettings(_Model):
     """disabled | observe | act; the weaker of this and the global mode is in force."""
     sole_writer: bool = False
     """true: managers of others in managedFields are history; false: any of them counts as a live writer."""
-    namespace: Namespace = "default"
+
+
+class VcjobSettings(DocumentSettings):
+    """`vcjob-fault-npu-cm`."""
+
+    namespace: Namespace = "volcano-system"
+
+
+class RescheduleSettings(DocumentSettings):
+    """`job-reschedule-reason`."""
+
+    namespace: Namespace = "mindx-dl"
 
 
 class ResetConfigSettings(_Model):
@@ -52,8 +63,8 @@ class DocumentsSettings(_Model):
     """Every document of others that the agent writes."""
 
     reset_config: ResetConfigSettings = ResetConfigSettings()
-    vcjob_fault_npu_cm: DocumentSettings = DocumentSettings(namespace="volcano-system")
-    job_reschedule_reason: DocumentSettings = DocumentSettings(namespace="mindx-dl")
+    vcjob_fault_npu_cm: VcjobSettings = VcjobSettings()
+    job_reschedule_reason: RescheduleSettings = RescheduleSettings()
 
 
 class ResetSettings(_Model):

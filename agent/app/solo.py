@@ -232,14 +232,22 @@ class Solo:
                 if error.verdict is not Verdict.PARK:
                     raise
                 self._p.world.findings.append(str(error))
+            self._foreign_change(body)
         self._p.coordinator.touched(touched.jobs, touched.nodes)
         self._p.node_side.serials = self._p.world.serials
+
+    def _foreign_change(self, body: Mapping[str, Any]) -> None:
+        """Somebody else has written a document; if it is one of those we write too, it is rendered again."""
+        meta = body.get("metadata")
+        if isinstance(meta, Mapping):
+            self._p.coordinator.document_changed(str(meta.get("namespace", "")), str(meta.get("name", "")))
 
     async def _delete(self, body: Mapping[str, Any]) -> None:
         kind, namespace, name = (str(body.get(key, "")) for key in ("kind", "namespace", "name"))
         touched = self._p.world.delete(kind, namespace, name)
         if kind == "ConfigMap":
             await self._p.delete_config_map(namespace, name)
+            self._p.coordinator.document_changed(namespace, name)
         self._p.coordinator.touched(touched.jobs, touched.nodes)
 
     def _deadline(self) -> Millis | None:

@@ -64,7 +64,12 @@ class World:
     def apply(self, item: Mapping[str, Any]) -> Touched:
         """One object as it is now, of a kind that is kept here; ConfigMaps besides rank tables are the store's."""
         touched = Touched()
-        for one in items_of(item):
+        try:
+            items = list(items_of(item))
+        except BadDocument as error:
+            self.findings.append(str(error))
+            items = []
+        for one in items:
             if not isinstance(one, Mapping):
                 continue
             found = self._parse(one)

@@ -1,0 +1,217 @@
+"""What goes into documents that others write too: only our entries, never over what cannot be read, within budget."""
+
+import json
+from typing import Any
+
+import pytest
+from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, a_pod, the_demo
+from rig import T0, Rig
+
+from agent.app.documents import merge_records, render_reset, render_vcjob
+from agent.domain.cluster import ClusterBook, Limits
+from agent.domain.events import Decision
+from agent.domain.faultnodes import DeviceFault, NodeFaults, fault_node
+from agent.domain.ledger import JobLedger
+from agent.domain.reschedule import JobRecords, RescheduleRecord, TaskReason
+from agent.domain.vocab import JobId, Millis, NodeName, Plane, Reason
+from agent.ports import ConfigMap
+
+VCJOB = "volcano-system/vcjob-fault-npu-cm"
+RECORDS = "mindx-dl/job-reschedule-reason"
+LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
+SEPARATE, REQUEST = "80E18402", "80C98000"
+
+
+def foreign(name: str, namespace: str, data: dict[str, str], manager: str = "vc-scheduler") -> dict[str, Any]:
+    document = a_config_map(name, data, namespace=namespace)
+    document["metadata"]["managedFields"] = [{"manager": manager}]
+    return document
+
+
+def about(rig: Rig, document: str) -> list[Decision]:
+    return [one for one in rig.decisions if one.document == document]
+
+
+async def test_while_volcano_writes_its_document_ours_is_only_compared() -> None:
+    rig = Rig(the_demo(LABELS))
+    theirs = {"fault-node": "", "remain-retry-times": '{"x/y":{"UUID":"u","Times":1}}'}
+    rig.apply(foreign("vcjob-fault-npu-cm", "volcano-system", theirs), 0)
+    rig.fault(SEPARATE, 1)
+    rig.tick(2)
+    await rig.run()
+    assert await rig.data(VCJOB) is not None
+    before = Rig(the_demo(LABELS), disk=rig.disk)
+    before.fault(SEPARATE, 5, device=1)
+    before.tick(6)
+    await before.run()
+    assert {one.reason for one in about(before, VCJOB)} == {Reason.FOREIGN_WRITER_LIVE}
+    assert "vc-scheduler" in about(before, VCJOB)[0].detail
+
+
+async def test_a_writer_that_comes_later_is_seen_at_the_next_look() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.tick(0)
+    theirs = {"fault-node": "", "remain-retry-times": ""}
+    rig.apply(foreign("vcjob-fault-npu-cm", "volcano-system", theirs), 10)
+    rig.fault(SEPARATE, 11, node="n9")
+    rig.fault(REQUEST, 20)
+    rig.tick(21)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data == theirs
+    assert Reason.VOLCANO_RESCHEDULES in [one.reason for one in rig.decisions]
+
+
+async def test_declared_sole_writer_we_write_and_volcano_is_history() -> None:
+    rig = Rig(the_demo(LABELS), {"documents": {"vcjob_fault_npu_cm": {"sole_writer": True}}})
+    rig.apply(foreign("vcjob-fault-npu-cm", "volcano-system", {"fault-node": "", "remain-retry-times": ""}), 0)
+    rig.fault(REQUEST, 1)
+    rig.tick(2)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data is not None
+    assert DEMO_UID in data["remain-retry-times"]
+    assert Reason.RECOVERY_STARTED in [one.reason for one in rig.decisions]
+
+
+@pytest.mark.parametrize(
+    ("volcano", "reason"), [("alive", Reason.VOLCANO_RESCHEDULES), ("absent", Reason.RECOVERY_STARTED)]
+)
+async def test_what_is_stated_of_volcano_goes_before_what_is_seen(volcano: str, reason: Reason) -> None:
+    rig = Rig(the_demo(LABELS), {"volcano": volcano})
+    if volcano == "absent":
+        rig.apply(foreign("vcjob-fault-npu-cm", "volcano-system", {"fault-node": ""}), 0)
+    rig.fault(REQUEST, 1)
+    rig.tick(2)
+    await rig.run()
+    assert reason in [one.reason for one in rig.decisions]
+
+
+async def test_foreign_keys_of_volcano_s_document_survive() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(
+        a_config_map("vcjob-fault-npu-cm", {"job-recovery": "old", "fault-node": ""}, namespace="volcano-system"), 0
+    )
+    rig.fault(SEPARATE, 1)
+    rig.tick(2)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data is not None
+    assert data["job-recovery"] == "old"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a/b":null}', '{"a/b":{"UUID":1,"Times":2}}', '{"a/b":{"Times":"2"}}'])
+async def test_retries_that_nobody_can_read_are_made_anew_and_said(text: str) -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("vcjob-fault-npu-cm", {"remain-retry-times": text}, namespace="volcano-system"), 0)
+    rig.fault(SEPARATE, 1)
+    rig.tick(2)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data is not None
+    found = json.loads(data["remain-retry-times"])
+    assert found[DEMO_JOB] == {"UUID": DEMO_UID, "Times": 3}
+    assert None not in found.values()
+
+
+async def test_unreadable_records_are_never_written_over() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("job-reschedule-reason", {"recent-reschedule-records": "{"}, namespace="mindx-dl"), 0)
+    rig.fault(SEPARATE, 1)
+    rig.delete("Pod", "train", "demo-0", 10)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 20)
+    rig.tick(30)
+    await rig.run()
+    assert await rig.data(RECORDS) == {"recent-reschedule-records": "{"}
+    assert [one.reason for one in about(rig, RECORDS)] == [Reason.DOCUMENT_UNREADABLE]
+
+
+async def test_records_of_other_jobs_and_foreign_keys_stay() -> None:
+    rig = Rig(the_demo(LABELS))
+    other = '{"x/y":{"JobID":"x/y","TotalRescheduleTimes":4,"RescheduleRecords":[],"New":1}}'
+    data = {"recent-reschedule-records": other, "mine": "1"}
+    rig.apply(a_config_map("job-reschedule-reason", data, namespace="mindx-dl"), 0)
+    rig.fault(SEPARATE, 1)
+    rig.delete("Pod", "train", "demo-0", 10)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 20)
+    rig.tick(30)
+    await rig.run()
+    live = await rig.data(RECORDS)
+    assert live is not None
+    assert live["mine"] == "1"
+    found = json.loads(live["recent-reschedule-records"])
+    assert found["x/y"]["TotalRescheduleTimes"] == 4
+    assert found[DEMO_JOB]["TotalRescheduleTimes"] == 1
+
+
+@pytest.mark.parametrize("text", ["{", "7", '{"RankList":7}', '{"RetryTime":"1"}', "[1]"])
+async def test_a_reset_json_that_cannot_be_read_is_left_alone(text: str) -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": text}), 0)
+    rig.fault(REQUEST, 1)
+    rig.tick(600)
+    await rig.run()
+    assert await rig.data("train/reset-config-demo") == {"reset.json": text}
+    assert Reason.DOCUMENT_UNREADABLE in [one.reason for one in about(rig, "train/reset-config-demo")]
+
+
+async def test_a_reset_json_that_becomes_readable_again_is_written() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": "{"}), 0)
+    rig.fault(REQUEST, 1)
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": ""}), 5)
+    rig.fault(SEPARATE, 10, node="n9")
+    rig.tick(600)
+    await rig.run()
+    data = await rig.data("train/reset-config-demo")
+    assert data is not None
+    assert json.loads(data["reset.json"])["RankList"] == []
+
+
+async def test_a_stuck_document_holds_up_no_other() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": "", "theirs": "x" * 1_048_400}), 0)
+    rig.fault(REQUEST, 1)
+    rig.tick(2)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data is not None
+    assert json.loads(data["fault-node"])[0]["UnhealthyNPU"] == ["Ascend910-2"]
+    refused = [one for one in about(rig, "train/reset-config-demo") if one.reason is Reason.DOCUMENT_REFUSED]
+    assert len(refused) == 1
+
+
+def test_fault_nodes_are_cut_to_what_is_left_beside_foreign_keys() -> None:
+    book = ClusterBook("solo", Limits())
+    for number in range(2000):
+        node = NodeName(f"node-{number:05d}")
+        devices = tuple(DeviceFault(device, Plane.CHIP, SEPARATE, "SeparateNPU", False) for device in range(8))
+        entry = fault_node(NodeFaults(node, devices=devices))
+        assert entry is not None
+        book.entries[node] = entry
+    live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"theirs": "x" * 300_000})
+    rendered = render_vcjob(book, frozenset(), live)
+    assert rendered.data is not None
+    size = 300_000 + sum(len(text.encode()) for text in rendered.data.values())
+    assert size <= 1_000_000
+    assert len(json.loads(rendered.data["fault-node"])) == 2000
+    assert "left out to fit" in rendered.detail
+
+
+def _record(second: int, pod: str) -> RescheduleRecord:
+    return RescheduleRecord("I0101 00:00:00", second, (TaskReason("CardUnhealthy", pod, "n1", "0"),))
+
+
+def test_merged_records_are_each_there_once_newest_first_ten_at_most() -> None:
+    theirs = JobRecords("a/b", 12, tuple(_record(100 - n, "p") for n in range(8)), "kept")
+    ours = JobRecords("a/b", 14, (_record(101, "p"), _record(100, "p"), _record(100, "q"), _record(2, "p")))
+    merged = merge_records(theirs, ours)
+    assert (merged.total, merged.additional_info) == (14, "kept")
+    assert [one.timestamp for one in merged.records] == [101, 100, 100, 99, 98, 97, 96, 95, 94, 93]
+    assert merge_records(None, ours) == ours
+
+
+def test_a_ledger_without_recoveries_wants_nothing_of_the_reset_config() -> None:
+    ledger = JobLedger(JobId(DEMO_JOB), "solo")
+    rendered = render_reset(ledger, None, True, Millis(T0), {}, None)
+    assert (rendered.reason, rendered.data) == (Reason.UNCHANGED, None)

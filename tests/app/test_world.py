@@ -1,0 +1,198 @@
+"""The cluster's objects: a bad one costs itself and a finding, and what it said before stands."""
+
+import json
+from typing import Any
+
+import pytest
+from a3table import A3_TABLE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_demo
+
+from agent.app.world import World
+from agent.domain.cluster import ClusterBook, Limits
+from agent.domain.vocab import JobId, NodeName
+
+JOB = JobId(DEMO_JOB)
+N1, N2 = NodeName("n1"), NodeName("n2")
+
+
+def world(objects: list[dict[str, Any]] | None = None) -> World:
+    made = World(ClusterBook("solo", Limits()))
+    made.replace(the_demo() if objects is None else objects, [])
+    return made
+
+
+def nodes_of(made: World) -> list[str]:
+    return [pod.node or "" for pod in made.book.jobs.pods_of(JOB)]
+
+
+def broken_pod() -> dict[str, Any]:
+    pod = a_pod("demo-0")
+    pod["metadata"]["annotations"] = 7
+    return pod
+
+
+def test_the_whole_picture_replaces_the_one_before() -> None:
+    made = world()
+    touched = made.replace([], [])
+    assert made.book.jobs.jobs() == ()
+    assert touched.jobs == {JOB}
+    assert made.book.vanished == {N1, N2}
+
+
+def test_a_node_that_comes_back_has_not_vanished() -> None:
+    made = world()
+    made.replace([], [])
+    made.replace(the_demo(), [])
+    assert made.book.vanished == set()
+
+
+BAD_OBJECTS: dict[str, Any] = {
+    "a pod with a number for annotations": broken_pod(),
+    "a pod without a name": {"kind": "Pod", "metadata": {}},
+    "metadata that is a list": {"kind": "Pod", "metadata": []},
+    "a node with a number for labels": {"kind": "Node", "metadata": {"name": "n7", "labels": 3}},
+    "a ConfigMap whose data is a list": {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": []},
+}
+
+
+@pytest.mark.parametrize("bad", BAD_OBJECTS.values(), ids=BAD_OBJECTS)
+def test_a_bad_object_is_a_finding_and_the_rest_is_read(bad: dict[str, Any]) -> None:
+    other = a_pod("other-0", group="", node="n5")
+    made = world([bad, *(one for one in the_demo() if one["metadata"]["name"] != "demo-0"), other])
+    assert len(made.findings) == 1
+    assert nodes_of(made)[-1] == "n2"
+
+
+def test_findings_of_the_files_are_kept_beside_those_of_the_objects() -> None:
+    made = World(ClusterBook("solo", Limits()))
+    made.replace([*the_demo(), a_pod("lost", group="nowhere", node="n2")], ["objects.yaml:3: no YAML"])
+    assert made.all_findings()[0] == "objects.yaml:3: no YAML"
+    assert any("POD_WITHOUT_GROUP" in one for one in made.all_findings())
+    assert any("DEVICE_CLAIMED_TWICE" in one for one in made.all_findings())
+
+
+def test_an_unreadable_change_leaves_what_was_known_also_after_a_restart() -> None:
+    made = world()
+    made.apply(broken_pod())
+    assert nodes_of(made) == ["n1", "n2"]
+    again = World(ClusterBook("solo", Limits()))
+    again.lay(json.loads(json.dumps(made.laid())))
+    again.replace(the_demo(), [])
+    assert nodes_of(again) == ["n1", "n2"]
+
+
+def test_what_the_stream_applied_and_deleted_stands_over_a_restart() -> None:
+    made = world()
+    made.apply(a_pod("demo-0", uid="uid-2", node="n9"))
+    made.delete("Pod", "train", "demo-1")
+    made.apply(a_node("n9", serial="SN9"))
+    again = World(ClusterBook("solo", Limits()))
+    again.lay(json.loads(json.dumps(made.laid())))
+    again.replace(the_demo(), [])
+    assert nodes_of(again) == ["n9"]
+    assert again.serials == {"n9": "SN9"}
+
+
+def test_a_changed_file_does_not_undo_what_the_stream_applied() -> None:
+    made = world()
+    made.apply(a_pod("demo-0", uid="uid-2", node="n9"))
+    made.replace(the_demo(), [])
+    assert nodes_of(made) == ["n9", "n2"]
+
+
+def test_objects_of_one_name_and_other_kinds_or_namespaces_do_not_mix() -> None:
+    made = world(
+        [
+            a_group("same", owner="a"),
+            a_pod("same", group="same"),
+            a_node("same"),
+            a_group("same", namespace="other", owner="b"),
+            a_pod("same", namespace="other", group="same", node="n2"),
+            a_config_map("same", {}),
+        ]
+    )
+    assert [str(job.id) for job in made.book.jobs.jobs()] == ["other/same", "train/same"]
+    made.delete("Pod", "other", "same")
+    assert len(made.book.jobs.pods_of(JobId("train/same"))) == 1
+
+
+def test_a_node_s_serial_follows_its_object() -> None:
+    made = world([a_node("n1", serial="SN1")])
+    assert made.serials == {"n1": "SN1"}
+    made.apply(a_node("n1", serial="SN2"))
+    assert made.serials == {"n1": "SN2"}
+    made.apply(a_node("n1"))
+    assert made.serials == {}
+    made.delete("Node", "", "n1")
+    assert made.book.vanished == {N1}
+
+
+def test_deleting_what_was_never_there_is_nothing() -> None:
+    made = world([])
+    for kind in ("Pod", "PodGroup", "Node", "ConfigMap", "Secret", ""):
+        assert not made.delete(kind, "train", "nothing").jobs
+    assert made.book.vanished == set()
+
+
+def test_noded_s_object_is_known_and_forgotten_by_its_name() -> None:
+    made = world()
+    touched = made.apply(a_config_map("mindx-dl-nodeinfo-n1", {}, namespace="mindx-dl"))
+    assert made.book.node_d == {N1}
+    assert touched.nodes == {N1}
+    made.apply(a_config_map("mindx-dl-nodeinfo-n2", {}, namespace="elsewhere"))
+    assert made.book.node_d == {N1}
+    made.delete("ConfigMap", "mindx-dl", "mindx-dl-nodeinfo-n1")
+    assert made.book.node_d == set()
+
+
+def test_a_rank_table_in_the_making_is_a_finding_and_a_completed_one_is_kept() -> None:
+    made = world()
+    key = ("train", "demo")
+    made.apply(a_config_map("rings-config-demo", {"hccl.json": '{"status":"initializing"}'}))
+    assert key not in made.book.tables
+    assert any("RANK_TABLE_NOT_READY" in one for one in made.all_findings())
+    touched = made.apply(a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}))
+    assert key in made.book.tables
+    assert touched.jobs == {JOB}
+    made.delete("ConfigMap", "train", "rings-config-demo")
+    assert key not in made.book.tables
+
+
+def test_a_list_is_taken_apart() -> None:
+    made = world([])
+    made.apply({"kind": "List", "items": [*the_demo(), "no object", None]})
+    assert nodes_of(made) == ["n1", "n2"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KINDS = st.sampled_from(["Pod", "PodGroup", "Node", "ConfigMap", "List", "AscendJob", ""])
+PARTS = st.fixed_dictionaries(
+    {"kind": KINDS},
+    optional={
+        "metadata": JSON
+        | st.fixed_dictionaries(
+            {"name": st.sampled_from(["a", "rings-config-a"]) | JSON},
+            optional={"namespace": JSON, "annotations": JSON, "labels": JSON, "ownerReferences": JSON, "uid": JSON},
+        ),
+        "spec": JSON,
+        "status": JSON,
+        "data": JSON | st.dictionaries(st.just("hccl.json"), st.text(max_size=12)),
+        "items": JSON,
+    },
+)
+
+
+@settings(max_examples=150)
+@given(item=PARTS)
+def test_no_object_whatever_it_holds_breaks_the_picture(item: dict[str, Any]) -> None:
+    made = world()
+    made.apply(item)
+    made.replace([item, *the_demo()], [])
+    made.all_findings()
+    assert JOB in {job.id for job in made.book.jobs.jobs()}
