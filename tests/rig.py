@@ -122,6 +122,7 @@ class Rig:
     settings: Mapping[str, Any] = field(default_factory=dict)
     disk: Disk = field(default_factory=Disk)
     tracer: Tracer = field(default_factory=SilentTracer)
+    policy: Policy = POLICY
     source: MemoryFaultSource = field(default_factory=MemoryFaultSource)
     view: MemoryJobView | None = None
     told: list[AuditLine] = field(default_factory=list)
@@ -205,7 +206,7 @@ class Rig:
             lambda: solos[0].flush_audit(),
         )
         self.node_side = NodeSide(
-            POLICY,
+            self.policy,
             settings.cluster.id,
             "rig",
             BorderLimits(max_clock_skew=Millis(300_000)),
@@ -242,8 +243,8 @@ class Rig:
             apply_config_map=lay,
             delete_config_map=remove,
             mode=mode,
-            policy=POLICY.digest[:12],
-            meaning=lambda ref: meaning_of(POLICY, ref),
+            policy=self.policy.digest[:12],
+            meaning=lambda ref: meaning_of(self.policy, ref),
         )
         solo = Solo(parts, self.told.append, self.said.append)
         solos.append(solo)
