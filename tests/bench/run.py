@@ -133,10 +133,10 @@ def _beside_loads(name: str, policy: Policy, rounds: int, count: int, *, border:
     feed(side, stream.take(WARM_UP), every_ms=None)
     steps, size = count, 0
     if every_ms is not None:  # so many records that a turn stays near a second
-        probe = stream.take(60)
+        probe = stream.take(40)
         begin = time.process_time()
         size = feed(side, probe, every_ms=every_ms)
-        steps = max(60, min(count, int(60 / (time.process_time() - begin))))
+        steps = max(40 if every_ms else 10, min(count, int(40 / (time.process_time() - begin))))
     batches = [stream.take(steps) for _ in range(rounds)]
 
     def ours(number: int) -> None:

@@ -7,7 +7,7 @@ from houseplan import Room, rooms
 
 AGENT = rooms("agent")
 LONGEST = 400
-NAMELESS = {"util", "utils", "helper", "helpers", "common", "misc"}
+NAMELESS = {"util", "utils", "helper", "helpers", "misc"}
 
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
