@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench lock clean
+.PHONY: help demo test check services bench lock clean
 help: ## What can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -34,6 +34,9 @@ check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated
 	@$(BIN)/lint-imports
 	@$(BIN)/python policies/generate.py --check
 	@$(BIN)/python schemas/generate.py --check
+
+services: ## Build the real services of the tests, once per machine (first time about 10 minutes)
+	@$(PYTHON) tests/services/prepare.py $(SERVICES)
 
 bench: $(VENV)/.dev ## Measure beside the limit, print ratios
 	@PYTHONPATH=tests $(BIN)/python -m bench.run $(BENCH_ARGS)

@@ -284,8 +284,8 @@ class ObjectFeed(Protocol):
         """Every list has been given whole at least once."""
         ...
 
-    def changes(self) -> Sequence[tuple[Literal["set", "gone"], Mapping[str, Any]]]:
-        """What has changed since the last call, in order per object; a `gone` carries kind and metadata at least."""
+    def changes(self) -> Sequence[tuple[Literal["set", "gone"], str, Mapping[str, Any]]]:
+        """What has changed since the last call: what happened, the kind, the object (only its names if gone)."""
         ...
 
     def findings(self) -> Sequence[str]:

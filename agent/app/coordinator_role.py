@@ -58,7 +58,7 @@ class CoordinatorParts:
     coordinator: Coordinator
     deputy: Deputy
     tombstone: Callable[[NodeName], Awaitable[None]]
-    announce: Callable[[AuditLine], None]
+    announce: Callable[[AuditLine], Awaitable[None]]
     now: Now
     mode: str
     policy: str
@@ -99,7 +99,10 @@ class CoordinatorRole:
         self._lines: list[AuditLine] = []
         self._waiting_since: dict[NodeName, Millis] = {}
         self._heard_at: dict[NodeName, Millis] = {}
-        self._listening = False
+        self.listening = False
+        """The event stream is open: this replica stands in for silent nodes."""
+        self.turns = 0
+        """How often either loop has come round."""
         self._completed = asyncio.Event()
         self.pulse = Pulse()
 
@@ -121,7 +124,7 @@ class CoordinatorRole:
         for line in lines:
             reason = str(line.decision.reason)
             self.pulse.reasons[reason] = self.pulse.reasons.get(reason, 0) + 1
-            self._p.announce(line)
+            await self._p.announce(line)
 
     # --- always: keep the books warm -----------------------------------------------------------------------------
 
@@ -146,8 +149,8 @@ class CoordinatorRole:
 
     async def _read(self) -> None:
         p = self._p
-        for what, item in p.objects.changes():
-            kind = str(item.get("kind", ""))
+        self.turns += 1
+        for what, kind, item in p.objects.changes():
             meta = item.get("metadata")
             of = meta if isinstance(meta, Mapping) else {}
             namespace, name = str(of.get("namespace", "")), str(of.get("name", ""))
@@ -204,12 +207,12 @@ class CoordinatorRole:
             await self._completed.wait()
             await self._retry(lambda: p.coordinator.start(p.now(), term))
             await self._retry(lambda: p.events.open(self._resume()))
-            self._listening = True
+            self.listening = True
             while True:
                 await self._retry(self._turn)
                 await self._rest()
         finally:
-            self.pulse.leading = self._listening = False
+            self.pulse.leading = self.listening = False
             await p.events.close()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -41,12 +41,20 @@ class NodeSide:
     """The books of the nodes that this process decides for: one in the node role, all of them in solo."""
 
     def __init__(
-        self, policy: Policy, cluster: str, instance: str, limits: Limits, max_event_age: Millis, tracer: Tracer
+        self,
+        policy: Policy,
+        cluster: str,
+        instance: str,
+        limits: Limits,
+        max_event_age: Millis,
+        tracer: Tracer,
+        machine: str = "",
     ) -> None:
         self.policy = policy
         self.caught_up = False
         self._cluster = cluster
         self._instance = instance
+        self._machine = machine
         self._limits = limits
         self._max_event_age = max_event_age
         self._tracer = tracer
@@ -168,7 +176,7 @@ class NodeSide:
             epoch, seq = self._versions.get(node, (1, 0))
             self._versions[node] = (epoch, seq + 1)
             found[node] = self._books[node].report(
-                self._cluster, epoch, seq + 1, self._instance, caught_up=self.caught_up
+                self._cluster, epoch, seq + 1, self._instance, machine=self._machine, caught_up=self.caught_up
             )
         self._dirty.clear()
         self.eventful = False

@@ -38,8 +38,8 @@ class OwnReports(Protocol):
         """Durable when it returns. Raises Unavailable."""
         ...
 
-    async def last(self, node: NodeName, since_ms: int) -> bytes | None:
-        """The node's newest report; looked for from `since_ms` on first. Raises Unavailable."""
+    async def last(self, node: NodeName, since: Millis) -> bytes | None:
+        """The node's newest report; looked for from `since` (ms) on first. Raises Unavailable."""
         ...
 
 
@@ -90,6 +90,8 @@ class NodeRole:
         self._version = (0, 0)
         self._sent_at = Millis(0)
         self._tries = 0
+        self.turns = 0
+        """How often the main loop has come round."""
         self.pulse = Pulse()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -113,6 +115,7 @@ class NodeRole:
         await self._p.source.open(self._resume())
         self._side.caught_up = False
         while not stop.is_set():
+            self.turns += 1
             batch = await self._p.source.read(READ_LIMIT)
             for notice in batch.notices:
                 self._say(notice)
@@ -138,7 +141,7 @@ class NodeRole:
         """Adopt the newest report, publish it whole with the next epoch, and read on until it is seen."""
         p = self._p
         await p.feed.open()
-        last = self._decoded(await p.reports.last(p.node, p.now() - 2 * HEARTBEAT))
+        last = self._decoded(await p.reports.last(p.node, Millis(p.now() - 2 * HEARTBEAT)))
         while not stop.is_set():
             self._side = p.make_side()
             if last is not None:

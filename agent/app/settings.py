@@ -134,7 +134,7 @@ class LeaseSettings(_Model):
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")] = "fault-agent-coordinator"
     duration_s: Annotated[float, Field(ge=2, le=600)] = 15
     """A leader that could not renew for this long stops; a standby that saw no renewal for this long takes over."""
-    renew_s: Annotated[float, Field(ge=0.5, le=200)] = 5
+    renew_s: Annotated[float, Field(ge=0.5, le=200)] = 3
 
 
 class NodeSettings(_Model):

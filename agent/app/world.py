@@ -28,6 +28,9 @@ class World:
     """What is known of pods, PodGroups, nodes and rank tables."""
 
     book: ClusterBook
+    remembers: bool = True
+    """Keep what `apply` and `delete` brought, to lay it over the next `replace`; needless where every change comes in
+    by itself, and then it would hold every object twice."""
     findings: list[str] = field(default_factory=list)
     _base: dict[_Key, Mapping[str, Any]] = field(default_factory=dict)
     _laid: dict[_Key, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class World:
             found = self._parse(one)
             if found is None:
                 continue  # what was known of it stands, here and after a restart
-            if not isinstance(found, ConfigMapObject) or self.keeps(one):
+            if self.remembers and (not isinstance(found, ConfigMapObject) or self.keeps(one)):
                 self._laid[_key(one)] = one
             match found:
                 case Pod():
@@ -100,7 +103,8 @@ class World:
 
     def delete(self, kind: str, namespace: str, name: str) -> Touched:
         """The object is gone."""
-        self._laid[(kind, namespace, name)] = None
+        if self.remembers:
+            self._laid[(kind, namespace, name)] = None
         match kind:
             case "Pod":
                 return self.book.jobs.remove_pod(namespace, name)
@@ -119,9 +123,8 @@ class World:
         return Touched()
 
     def keeps(self, item: Mapping[str, Any]) -> bool:
-        """Whether a ConfigMap is read here (rank tables, NodeD's objects); all others live in the document store."""
-        _, namespace, name = _key(item)
-        return name.startswith(RINGS_PREFIX) or (namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO))
+        """Whether a ConfigMap is read here; all others live in the document store."""
+        return keeps(item)
 
     def laid(self) -> list[list[Any]]:
         """What the stream laid over the cluster, to be kept over a restart: kind, namespace, name, object or None."""
@@ -181,6 +184,12 @@ def _key(item: Mapping[str, Any]) -> _Key:
     meta = item.get("metadata")
     of = meta if isinstance(meta, Mapping) else {}
     return str(item.get("kind", "")), str(of.get("namespace", "")), str(of.get("name", ""))
+
+
+def keeps(item: Mapping[str, Any]) -> bool:
+    """Whether a ConfigMap is read as an object: rank tables, and NodeD's own."""
+    _, namespace, name = _key(item)
+    return name.startswith(RINGS_PREFIX) or (namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO))
 
 
 def facts_of(table: RankTable) -> RankTableFacts:

@@ -18,7 +18,7 @@ from agent.adapters.kafka import KafkaFaultSource
 from agent.domain.events import Record
 from agent.domain.node import record_digest
 from agent.errors import AgentError, CannotRun, Unavailable
-from agent.wire.partition import partition_of
+from agent.domain.partition import partition_of
 
 Open = Callable[..., KafkaFaultSource]
 NODES = [f"rack-{number}.n{number}" for number in range(40)]
@@ -59,13 +59,17 @@ async def collect(source: KafkaFaultSource, count: int) -> tuple[list[Record], l
     return records, notices
 
 
-def test_records_of_the_java_client_are_in_the_partition_that_arithmetic_says(kafka_server: harness.Kafka) -> None:
-    topic = broker.fresh("events")
-    kafka_server.create_topic(topic, partitions=7)
-    kafka_server.produce(topic, *((node, "{}") for node in NODES))
-    assert sorted(kafka_server.consume(topic, len(NODES))) == sorted(
-        (partition_of(node.encode(), 7), node, "{}") for node in NODES
-    )
+async def test_records_of_the_java_client_are_in_the_partition_that_arithmetic_says(
+    kafka_server: harness.Kafka, source_of: Open
+) -> None:
+    topic = await broker.make(kafka_server.endpoint.bootstrap, broker.fresh("events"), 7)
+    await asyncio.to_thread(kafka_server.produce, topic, *((node, "{}") for node in NODES))
+    source = source_of(topic)
+    await source.open(None)
+    records, _ = await collect(source, len(NODES))
+    assert {(r.key, r.position.partition) for r in records} == {
+        (node.encode(), partition_of(node.encode(), 7)) for node in NODES
+    }
 
 
 async def test_a_node_finds_what_another_client_wrote_for_it(kafka: KafkaEndpoint, source_of: Open) -> None:

@@ -54,15 +54,14 @@ class TestKubeDocumentStore(StoreContract):
     def other(self, client: KubeClient, elsewhere: str) -> KubeDocumentStore:
         return KubeDocumentStore(client, "volcano", fields=elsewhere)
 
-    async def test_a_writer_whose_every_field_was_overwritten_is_no_manager_any_more(
-        self, store: DocumentStore, other: DocumentStore
-    ) -> None:
-        """The server's book names who owns a field now, not who ever wrote; an entry that owns nothing goes."""
+    async def test_every_writer_is_among_the_managers(self, store: DocumentStore, other: DocumentStore) -> None:
+        """As long as it owns a field: the server names who owns one now, and drops who has been overwritten whole."""
         first = await store.put(DOCUMENT)
         second = await other.put(replace(first, data={**first.data, "v": "2"}))
-        assert set(second.managers) == {"fault-agent", "volcano"}
-        third = await store.put(replace(second, data={**second.data, "v": "3"}))
-        assert third.managers == ("fault-agent",)
+        third = await store.put(replace(second, data={**second.data, "w": "3"}))
+        assert set(third.managers) == {"fault-agent", "volcano"}
+        fourth = await store.put(replace(third, data={**third.data, "v": "4"}))
+        assert fourth.managers == ("fault-agent",)
 
 
 def projected(live: Any, shape: Any) -> Any:
@@ -73,7 +72,7 @@ def projected(live: Any, shape: Any) -> Any:
 
 
 class RealWorld:
-    """The view of a real cluster, and the hand that changes it. Objects carry a label of this test, which is selected."""
+    """The view of a real cluster, and the hand that changes it. A label of this test selects its objects."""
 
     def __init__(self, client: KubeClient, endpoint: KubeEndpoint) -> None:
         self._client = client

@@ -5,9 +5,9 @@ The one rule: a gap is never silent. What is missing raises ServiceMissingError,
     with harness.kafka() as broker: ...             a broker of our own, from the cache
     with harness.kube(users=("reader",)) as api: ...
 
-    FAULT_AGENT_TEST_KAFKA        host:port,... of a plain broker to use instead of our own
-    FAULT_AGENT_TEST_KUBECONFIG   kubeconfig (with rights of an administrator) of a cluster to use instead
-    FAULT_AGENT_REQUIRE_SERVICES  1: what is missing is a failure, not a skip (the gate sets it)
+    TEST_KAFKA        host:port,... of a plain broker to use instead of our own
+    TEST_KUBECONFIG   kubeconfig (with rights of an administrator) of a cluster to use instead
+    TEST_REQUIRE_SERVICES  1: what is missing is a failure, not a skip (the gate sets it)
 
 A service that a test stops, pauses or starts with other settings is always our own.
 """
@@ -41,9 +41,9 @@ __all__ = [
     "wait_until",
 ]
 
-KAFKA = "FAULT_AGENT_TEST_KAFKA"
-KUBECONFIG = "FAULT_AGENT_TEST_KUBECONFIG"
-REQUIRE = "FAULT_AGENT_REQUIRE_SERVICES"
+KAFKA = "TEST_KAFKA"
+KUBECONFIG = "TEST_KUBECONFIG"
+REQUIRE = "TEST_REQUIRE_SERVICES"
 
 
 def required() -> bool:

@@ -24,6 +24,8 @@ from agent.errors import AgentError, Unavailable
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+_PAUSES_S: Final = (0.0, 0.1, 0.3, 0.6)
+"""Before looking again for a leader that was not where it was said to be."""
 _READ_UNCOMMITTED: Final = 0
 
 
@@ -88,15 +90,20 @@ class Lookout:
         later; a partition that has none such is left out. Raises CannotRun, Refused, Unavailable.
         """
         wanted = set(partitions)
-        leaders = (self._last or await self.topic()).leaders
+        topic = self._last or await self.topic()
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
-                try:
-                    return await self._offsets(wanted, at, leaders)
-                except (kafka.NodeNotReadyError, kafka.KafkaConnectionError, kafka.BrokerResponseError):
-                    # A leader has moved, or the broker was restarted: look again, once.
+                for pause in _PAUSES_S:
+                    try:
+                        return await self._offsets(wanted, at, topic.leaders)
+                    except (kafka.NodeNotReadyError, kafka.KafkaConnectionError, kafka.BrokerResponseError) as error:
+                        if isinstance(error, kafka.TopicAuthorizationFailedError):
+                            raise
+                        # A leader has moved or is only just being made, or a broker was restarted: look again.
+                    await asyncio.sleep(pause)
                     await (await self._connected()).force_metadata_update()
-                    return await self._offsets(wanted, at, (await self.topic()).leaders)
+                    topic = await self.topic()
+                return await self._offsets(wanted, at, topic.leaders)
         except FOREIGN as error:
             raise as_ours(error, self._settings, self._doing, topic=self._topic, operation="Describe") from error
 

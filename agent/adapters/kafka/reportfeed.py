@@ -15,10 +15,10 @@ from agent.adapters.kafka.drain import CHUNK, SLICE_S
 from agent.adapters.kafka.lookout import EARLIEST, LATEST, Lookout
 from agent.adapters.kafka.reader import OutOfRange, Reader
 from agent.adapters.kafka.settings import KafkaSettings
+from agent.domain.partition import partition_of
 from agent.domain.vocab import Millis, NodeName
 from agent.errors import AgentError, CannotRun, Unavailable
 from agent.ports import Progress
-from agent.wire.partition import partition_of
 
 _SURVEY_S: Final = 5.0
 _ABSORB_S: Final = 0.25

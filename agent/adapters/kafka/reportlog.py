@@ -9,9 +9,9 @@ from agent.adapters.kafka.drain import Shelf, shelf
 from agent.adapters.kafka.lookout import EARLIEST, LATEST
 from agent.adapters.kafka.settings import KafkaSettings
 from agent.adapters.kafka.writer import Message, Writer
+from agent.domain.partition import partition_of
 from agent.domain.vocab import Millis, NodeName
 from agent.errors import CannotRun
-from agent.wire.partition import partition_of
 
 
 class KafkaReportLog:

@@ -89,6 +89,10 @@ class KubeJobView:
             for number, (watched, watch) in enumerate(self._watches)
         ]
 
+    async def open(self) -> None:
+        """Begin, as an ObjectFeed."""
+        self.start()
+
     async def close(self) -> None:
         """End the watches; idempotent."""
         tasks, self._tasks = self._tasks, []

@@ -10,9 +10,12 @@ import sys
 import click
 
 from agent import __version__
+from agent.app.cli.config import config
 from agent.app.cli.explain import explain
+from agent.app.cli.kafka import deadletter, topics
 from agent.app.cli.policy import policy
-from agent.app.cli.solo import demo, replay, run
+from agent.app.cli.run import run
+from agent.app.cli.solo import demo, replay
 from agent.app.cli.why import why
 from agent.errors import AgentError, BadUsage
 
@@ -35,6 +38,7 @@ Ask about a code     fault-agent explain 80E18402
 Run on files         fault-agent run --role solo --events FILE --cluster PATH --out DIR
 Judge a recording    fault-agent replay FILE --cluster PATH --out DIR
 Ask why              fault-agent why fault n1/chip/2/80E18402 --out DIR
+On a real cluster    fault-agent topics create; fault-agent run --role node|coordinator --config FILE
 """
 
 
@@ -59,7 +63,7 @@ def version(as_json: bool) -> None:
         click.echo(f"fault-agent {__version__} (Python {python})")
 
 
-for verb in (demo, run, replay, explain, why, policy, version):
+for verb in (demo, run, replay, explain, why, policy, config, topics, deadletter, version):
     cli.add_command(verb)
 
 

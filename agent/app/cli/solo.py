@@ -1,4 +1,4 @@
-"""`fault-agent demo`, `run` and `replay`: the embedded role on files.
+"""`fault-agent demo` and `replay`: the embedded role on finished files.
 
 The one rule: standard output is the answer (the timeline, or JSON with --json); what is said beside it goes to
 standard error.
@@ -6,7 +6,6 @@ standard error.
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from agent.app.bootstrap import AUDIT, LETTERS, STATE, SoloOrder, replay_solo, run_solo, scenario
+from agent.app.bootstrap import AUDIT, LETTERS, STATE, SoloOrder, replay_solo, scenario
 from agent.app.cli.policy import policy_option
 from agent.app.cli.timeline import Timeline
 from agent.app.settings import Settings, load_settings
@@ -28,11 +27,12 @@ PROGRESS_EVERY = 100_000
 
 _PATH = click.Path(path_type=Path)
 _CONFIG = click.option("--config", type=_PATH, help="Settings (YAML); left out: the defaults.")
+CLUSTER_HELP = "File or folder of Kubernetes objects, as `kubectl get podgroup,pod,node,cm -A -o yaml` prints them."
 _CLUSTER = click.option(
     "--cluster",
     required=True,
     type=_PATH,
-    help="File or folder of Kubernetes objects, as `kubectl get podgroup,pod,node,cm -A -o yaml` prints them.",
+    help=CLUSTER_HELP,
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object per decision.")
 
@@ -52,19 +52,19 @@ def demo(out: Path | None, replace: bool, as_json: bool) -> None:
     if replace and (where / STATE).exists() and (where / AUDIT).exists():
         shutil.rmtree(where)
     if not as_json:
-        _say(f"scenario: {events.name} on the objects of {cluster.name}/, act mode, documents under {where}")
+        say(f"scenario: {events.name} on the objects of {cluster.name}/, act mode, documents under {where}")
     settings = Settings(mode=Mode.ACT)
     lines: list[AuditLine] = []
-    show = _shower(as_json)
+    show = shower(as_json)
 
     def told(line: AuditLine) -> None:
         lines.append(line)
         show(line)
 
-    tally, world = replay_solo(SoloOrder(events, cluster, where, settings), told, _say, lambda _: None)
+    tally, world = replay_solo(SoloOrder(events, cluster, where, settings), told, say, lambda _: None)
     missing = expected(where, lines)
     if not as_json:
-        _summary(tally, world, where)
+        summary(tally, world, where)
         click.echo("What to try next:")
         click.echo(f"  fault-agent why job finetune-a2 --out {where}")
         click.echo(f"  fault-agent why node a3-node-0 --out {where}")
@@ -75,41 +75,6 @@ def demo(out: Path | None, replace: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(EXIT_FINDINGS)
     if not as_json:
         click.echo("The scenario ended as expected.")
-
-
-@click.command(epilog="Example: fault-agent run --role solo --events events.jsonl --cluster objects/ --out out/")
-@click.option(
-    "--role",
-    type=click.Choice(["solo"]),
-    required=True,
-    help="solo: both roles in this process, on files.",
-)
-@click.option("--events", required=True, help="Record file (JSON Lines) to follow, or - for standard input.")
-@_CLUSTER
-@click.option("--out", required=True, type=_PATH, help="Folder for documents, reasons and state.")
-@_CONFIG
-@policy_option
-@_JSON
-def run(
-    role: str,
-    events: str,
-    cluster: Path,
-    out: Path,
-    config: Path | None,
-    policy_path: Path | None,
-    as_json: bool,
-) -> None:
-    """Follow a growing record file and keep the documents right, until SIGTERM.
-
-    Started again on the same --out it goes on where it was, also after kill -9: no event is lost and none is counted
-    twice. With --events - the records come from a pipe, which cannot be read again: then nothing is resumed.
-    """
-    del role
-    settings = load_settings(config, os.environ)
-    order = SoloOrder(None if events == "-" else Path(events), cluster, out, settings, policy_path)
-    tally, world = run_solo(order, _shower(as_json), _say)
-    if not as_json:
-        _summary(tally, world, out, stream=sys.stderr)
 
 
 @click.command(epilog="Example: fault-agent replay night.jsonl --cluster objects/ --out judged/")
@@ -136,18 +101,20 @@ def replay(
     """
     settings = load_settings(config, os.environ)
     order = SoloOrder(events, cluster, out, settings, policy_path, goes_on)
-    tally, world = replay_solo(order, _shower(as_json), _say, _progress())
+    tally, world = replay_solo(order, shower(as_json), say, _progress())
     if not as_json:
-        _summary(tally, world, out)
+        summary(tally, world, out)
     if tally.letters or world.all_findings():
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """What is told beside the answer."""
     click.echo(f"fault-agent: {text}", err=True)
 
 
-def _shower(as_json: bool) -> Callable[[AuditLine], None]:
+def shower(as_json: bool) -> Callable[[AuditLine], None]:
+    """How decisions are shown as they are made."""
     if as_json:
         return lambda line: click.echo(encode_audit(line))
     return Timeline().show
@@ -161,12 +128,13 @@ def _progress() -> Callable[[int], None]:
         nonlocal last
         if records - last >= PROGRESS_EVERY:
             last = records
-            _say(f"{records:,} records judged")
+            say(f"{records:,} records judged")
 
     return tell
 
 
-def _summary(tally: Tally, world: World, out: Path, stream: Any = None) -> None:
+def summary(tally: Tally, world: World, out: Path, stream: Any = None) -> None:
+    """The closing lines: counts, findings, where everything lies."""
     findings = world.all_findings()
     click.echo("", file=stream)
     click.echo(

@@ -8,7 +8,7 @@ from aiokafka.partitioner import DefaultPartitioner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.wire.partition import murmur2, partition_of
+from agent.domain.partition import murmur2, partition_of
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data" / "murmur2_vectors.json").read_text())["vectors"]
 

@@ -1,20 +1,18 @@
-"""Puts the parts together: the one room that names adapters.
+"""The embedded role: both sides in one process, on files.
 
-The one rule: nothing is opened or started on import; each builder makes what it is asked for and nothing else.
+The one rule: in observe everything is computed on a shadow, and the folder's documents stay as they are.
 """
 
 import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import orjson
 
@@ -27,65 +25,29 @@ from agent.adapters.objects import from_object
 from agent.adapters.otel import make_tracer
 from agent.adapters.overlay import OverlayStore
 from agent.adapters.recordfile import FileSource, StdinSource
-from agent.adapters.shipped import read_policy_path
-from agent.app.coordinator_app import Coordinator, Wishes
+from agent.app.bootstrap.common import (
+    AUDIT,
+    LETTERS,
+    MANAGER,
+    STATE,
+    border_of,
+    limits_of,
+    load_policy_at,
+    meaning_of,
+    wall_clock,
+    wishes_of,
+)
+from agent.app.coordinator_app import Coordinator
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
 from agent.app.settings import Settings
 from agent.app.solo import Parts, Solo, Tally
 from agent.app.world import World
 from agent.domain.cluster import ClusterBook
-from agent.domain.cluster.book import Limits
-from agent.domain.policy import Policy
-from agent.domain.rail.case import BorrowPolicy, Strictness
-from agent.domain.reset import Executor
-from agent.domain.vocab import SECOND, Millis, Mode, Plane
-from agent.errors import BadInput, BadUsage, CannotRun, Conflict, Refused
+from agent.domain.vocab import Millis, Mode
+from agent.errors import BadInput, BadUsage, Conflict, Refused
 from agent.ports import DocumentStore, FaultSource, Tracer
-from agent.wire.audit import AuditLine, decode_all
-from agent.wire.inbound import Limits as BorderLimits
-from agent.wire.policyfile import load_policy
-
-MANAGER = "fault-agent"
-STATE = ".state"
-AUDIT = "audit.jsonl"
-LETTERS = "dead-letters.jsonl"
-
-__all__ = [
-    "SoloOrder",
-    "Tally",
-    "load_policy_at",
-    "policy_files",
-    "read_audit",
-    "replay_solo",
-    "run_solo",
-    "wall_clock",
-]
-
-
-def wall_clock() -> Millis:
-    """Unix time in ms."""
-    return Millis(time.time_ns() // 1_000_000)
-
-
-def policy_files(path: Path | None) -> Mapping[str, bytes]:
-    """The shipped policy files with those of `path` laid over them. Raises BadPolicy, CannotRun."""
-    return read_policy_path(path)
-
-
-def load_policy_at(path: Path | None) -> Policy:
-    """The policy in force with the files of `path` laid over the shipped ones. Raises BadPolicy, CannotRun."""
-    return load_policy(policy_files(path))
-
-
-def read_audit(out: Path) -> tuple[list[AuditLine], list[str]]:
-    """Every decision journalled in a folder, and a finding per unreadable line. Raises CannotRun without a journal."""
-    path = out / AUDIT
-    if not path.is_file():
-        raise CannotRun(
-            f"{out} holds no {AUDIT}", hint="give the --out folder of a run, a replay or a demo with --out DIR"
-        )
-    return decode_all(path.read_bytes().splitlines(), AUDIT)
+from agent.wire.audit import AuditLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +178,7 @@ def _assemble(
             policy,
             settings.cluster.id,
             f"solo-{os.getpid()}" if live else "replay",
-            BorderLimits(max_clock_skew=Millis(int(settings.max_clock_skew_s * SECOND))),
+            border_of(settings),
             Millis(settings.max_event_age_ms),
             tracer,
         ),
@@ -231,54 +193,6 @@ def _assemble(
     solo = Solo(parts, told, say)
     parts_tell.append(solo)
     return solo, world
-
-
-def limits_of(settings: Settings, mode: Mode) -> Limits:
-    """The coordinator's limits as the settings state them; `mode` is the global one in force."""
-    return Limits(
-        max_event_age=Millis(settings.max_event_age_ms),
-        frameworks=frozenset(settings.reset.frameworks),
-        executor=Executor(settings.reset.executor),
-        reset_mode=_weaker(mode, settings.documents.reset_config.mode),
-        volcano={"auto": None, "alive": True, "absent": False}[settings.volcano],
-        joint_window=Millis(int(settings.rail.joint_window_s * SECOND)),
-        link_fresh=Millis(int(settings.rail.link_fresh_s * SECOND)),
-        borrow=BorrowPolicy(settings.rail.policy),
-        strictness=Strictness(settings.rail.strictness),
-    )
-
-
-def wishes_of(settings: Settings, mode: Mode) -> Wishes:
-    """What is wanted of the documents; in solo a missing reset-config is made, since the folder is our own."""
-    documents = settings.documents
-    return Wishes(
-        manager=MANAGER,
-        mode=mode,
-        vcjob=_weaker(mode, documents.vcjob_fault_npu_cm.mode),
-        vcjob_namespace=documents.vcjob_fault_npu_cm.namespace,
-        vcjob_sole=documents.vcjob_fault_npu_cm.sole_writer,
-        reschedule=_weaker(mode, documents.job_reschedule_reason.mode),
-        reschedule_namespace=documents.job_reschedule_reason.namespace,
-        reschedule_sole=documents.job_reschedule_reason.sole_writer,
-        create_reset_config=documents.reset_config.create is not False,
-        zone=ZoneInfo(settings.scheduler_time_zone),
-    )
-
-
-def _weaker(mode: Mode, own: Mode) -> Mode:
-    """A document's own mode under the global one. Global observe is no weaker here: it acts on a shadow, so that what
-    would become of a recovery is seen to its end.
-    """
-    return Mode.DISABLED if mode is Mode.DISABLED else own
-
-
-def meaning_of(policy: Policy, ref: str) -> str:
-    """What the code of a fault reference means, where the policy knows it."""
-    identity = ref.rpartition("@")[0].split("/", 3)
-    if len(identity) != 4:
-        return ""
-    rule = policy.rule(Plane(identity[1]), identity[3])
-    return rule.meaning if rule is not None else ""
 
 
 async def _lay(store: DocumentStore, item: Mapping[str, Any]) -> None:

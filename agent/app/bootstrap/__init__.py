@@ -1,0 +1,41 @@
+"""Puts the parts together: the one room that names adapters.
+
+The one rule: nothing is opened or started on import; each builder makes what it is asked for and nothing else.
+`common` and `solo` are given here; `node`, `coordinator` and `topics` are imported where a verb needs them, because
+the node role must never load a Kubernetes client.
+"""
+
+from agent.app.bootstrap.common import (
+    AUDIT,
+    LETTERS,
+    MANAGER,
+    STATE,
+    border_of,
+    limits_of,
+    load_policy_at,
+    meaning_of,
+    policy_files,
+    read_audit,
+    wall_clock,
+    wishes_of,
+)
+from agent.app.bootstrap.solo import SoloOrder, replay_solo, run_solo, scenario
+
+__all__ = [
+    "AUDIT",
+    "LETTERS",
+    "MANAGER",
+    "STATE",
+    "SoloOrder",
+    "border_of",
+    "limits_of",
+    "load_policy_at",
+    "meaning_of",
+    "policy_files",
+    "read_audit",
+    "replay_solo",
+    "run_solo",
+    "scenario",
+    "wall_clock",
+    "wishes_of",
+]

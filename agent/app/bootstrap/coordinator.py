@@ -1,0 +1,276 @@
+"""The coordinator role: Kafka and Kubernetes in, ConfigMaps out.
+
+The one rule: every write goes through the store that asks the lease first.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.adapters.http import HttpServer, Sample
+from agent.adapters.kafka import KafkaDeadLetters, KafkaFaultSource, KafkaJournal, KafkaReportFeed, KafkaReportLog
+from agent.adapters.kube import (
+    KubeAnnouncer,
+    KubeDocumentStore,
+    KubeJobView,
+    KubeLease,
+    KubeSettings,
+    connect,
+    usual_kinds,
+)
+from agent.adapters.memory import MemoryDocumentStore
+from agent.adapters.otel import make_tracer
+from agent.adapters.overlay import OverlayStore
+from agent.app.bootstrap.common import (
+    MANAGER,
+    border_of,
+    limits_of,
+    load_policy_at,
+    meaning_of,
+    wall_clock,
+    wishes_of,
+)
+from agent.app.bootstrap.topics import kafka_of
+from agent.app.coordinator_app import Coordinator
+from agent.app.coordinator_role import CoordinatorParts, CoordinatorRole, FencedStore
+from agent.app.deputy import Deputy
+from agent.app.health import Watchdog
+from agent.app.herald import Herald
+from agent.app.lease import Election, Elector
+from agent.app.ledgers import Ledgers
+from agent.app.node_app import NodeSide
+from agent.app.settings import Settings
+from agent.app.world import World, keeps
+from agent.domain.cluster import ClusterBook
+from agent.domain.lease import LeaseTimes
+from agent.domain.node import record_digest
+from agent.domain.partition import partition_of
+from agent.domain.policy import Policy
+from agent.domain.vocab import Millis, Mode
+from agent.errors import BadUsage
+from agent.ports import DocumentStore, Tracer
+
+GUARD_S = 3.0
+LOOK_S = 5.0
+
+
+def run_coordinator(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
+    """The coordinator role until SIGTERM or SIGINT. Raises CannotRun, Refused, BadUsage."""
+    asyncio.run(_run(settings, policy_path, say))
+
+
+@dataclass(slots=True)
+class Partitions:
+    """Which partitions a key may have gone to: that of the present count, and of each count seen before."""
+
+    counts: set[int]
+
+    def __call__(self, key: bytes) -> frozenset[int]:
+        """The partitions where the key's agent looks."""
+        return frozenset(partition_of(key, count) for count in self.counts)
+
+    def all_of(self, count: int) -> frozenset[int]:
+        """Every partition; notes the count."""
+        self.counts.add(count)
+        return frozenset(range(count))
+
+
+async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
+    if settings.cluster.id == "solo":
+        raise BadUsage("cluster.id is not set", hint="name this cluster; it stands in every report and ledger")
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    policy = await asyncio.to_thread(load_policy_at, policy_path)
+    me = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    async with AsyncExitStack() as stack:
+        role, elector, watchdog, events = await _assemble(settings, policy, me, stack, say)
+        following = asyncio.create_task(role.follow(stop), name="follow")
+        leading = asyncio.create_task(_lead(elector, role, stop), name="elect")
+        watching = asyncio.create_task(_watch(events, watchdog, role), name="watchdog")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        say(f"coordinator {me} of cluster {settings.cluster.id}, policy {policy.digest[:12]}")
+        try:
+            done, _ = await asyncio.wait({following, leading, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            stop.set()
+            for task in (leading, watching, stopping):
+                task.cancel()
+            await asyncio.gather(leading, watching, stopping, return_exceptions=True)
+            await asyncio.wait({following}, timeout=5)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+async def _assemble(
+    settings: Settings, policy: Policy, me: str, stack: AsyncExitStack, say: Callable[[str], None]
+) -> tuple[CoordinatorRole, Elector, Watchdog, KafkaFaultSource]:
+    kafka = await asyncio.to_thread(kafka_of, settings)
+    names, mode = settings.kafka, settings.mode or Mode.OBSERVE
+    tracer = make_tracer(os.environ)
+    stack.callback(tracer.close)
+    client = await connect(_kube_of(settings))
+    stack.push_async_callback(client.close)
+    lease = KubeLease(client, settings.namespace, settings.lease.name)
+    elector = Elector(
+        lease,
+        me,
+        LeaseTimes(
+            duration=settings.lease.duration_s,
+            renew_every=settings.lease.renew_s,
+            guard=min(GUARD_S, settings.lease.duration_s / 5),
+            request=min(settings.kubernetes.request_timeout_s, settings.lease.duration_s / 4),
+        ),
+        clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        sleep=asyncio.sleep,
+        now=wall_clock,
+        tell=lambda election: say(_election_words(election)),
+    )
+    real = FencedStore(KubeDocumentStore(client, MANAGER), elector.is_leader)
+    store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
+    book = ClusterBook(settings.cluster.id, limits_of(settings, mode))
+    world = World(book, remembers=False)
+    deadline = names.report_deadline_s
+    log = KafkaReportLog(kafka, names.topic("reports"), names.report_partitions, deadline_s=deadline)
+    letters = KafkaDeadLetters(kafka, names.topic("deadletter"), deadline_s=deadline)
+    audit = KafkaJournal(kafka, names.topic("audit"), deadline_s=deadline)
+    for port in (log, letters, audit):
+        stack.push_async_callback(port.close)
+        await port.open()
+    objects = KubeJobView(client, usual_kinds(), keep=wanted(settings))
+    announcer = KubeAnnouncer(client, wall_clock, me, uid_of=objects.uid)
+    announcer.start()
+    stack.push_async_callback(announcer.close)
+    roles: list[CoordinatorRole] = []
+    coordinator = Coordinator(
+        book,
+        store,
+        Ledgers(store, settings.namespace),
+        wishes_of(settings, mode, solo=False),
+        tracer,
+        lambda decision: roles[0].tell(decision),
+        lambda: roles[0].flush_audit(),
+    )
+    partitions = Partitions(set())
+    events = KafkaFaultSource(kafka, names.topic("events"), partitions.all_of, record_digest)
+    herald = Herald(book, announcer, mode)
+    parts = CoordinatorParts(
+        cluster=settings.cluster.id,
+        feed=KafkaReportFeed(kafka, names.topic("reports")),
+        objects=objects,
+        events=events,
+        letters=letters,
+        audit=audit,
+        world=world,
+        coordinator=coordinator,
+        deputy=Deputy(
+            lambda: _side(policy, settings, tracer),
+            book.reports,
+            lambda node: book.jobs.node(node) is not None,
+            partitions,
+        ),
+        tombstone=log.tombstone,
+        announce=herald.say,
+        now=wall_clock,
+        mode=mode,
+        policy=policy.digest[:12],
+        meaning=lambda ref: meaning_of(policy, ref),
+    )
+    role, watchdog = CoordinatorRole(parts, say), Watchdog()
+    roles.append(role)
+    if settings.http.port:
+        server = HttpServer(
+            settings.http.host,
+            settings.http.port,
+            lambda: watchdog.dead(wall_clock()),
+            lambda: "" if role.pulse.complete else "reports or objects are not read yet",
+            lambda: samples(role),
+        )
+        await server.open()
+        stack.push_async_callback(server.close)
+    return role, elector, watchdog, events
+
+
+def _side(policy: Policy, settings: Settings, tracer: Tracer) -> NodeSide:
+    return NodeSide(
+        policy,
+        settings.cluster.id,
+        "deputy",
+        border_of(settings),
+        Millis(settings.max_event_age_ms),
+        tracer,
+    )
+
+
+def _kube_of(settings: Settings) -> KubeSettings:
+    kube = settings.kubernetes
+    path = kube.kubeconfig or ("" if "KUBERNETES_SERVICE_HOST" in os.environ else os.environ.get("KUBECONFIG", ""))
+    return KubeSettings(
+        kubeconfig=Path(path) if path else None, context=kube.context, request_seconds=kube.request_timeout_s
+    )
+
+
+def wanted(settings: Settings) -> Callable[[Mapping[str, Any]], bool]:
+    """Which of the watched objects are kept: of ConfigMaps only those the agent reads or writes."""
+    shared = {
+        (settings.documents.vcjob_fault_npu_cm.namespace, "vcjob-fault-npu-cm"),
+        (settings.documents.job_reschedule_reason.namespace, "job-reschedule-reason"),
+    }
+
+    def keep(item: Mapping[str, Any]) -> bool:
+        if item.get("kind") != "ConfigMap":
+            return True
+        meta = item.get("metadata") or {}
+        namespace, name = str(meta.get("namespace", "")), str(meta.get("name", ""))
+        return (namespace, name) in shared or name.startswith("reset-config-") or keeps(item)
+
+    return keep
+
+
+async def _lead(elector: Elector, role: CoordinatorRole, stop: asyncio.Event) -> None:
+    """Stand for election again and again; a term that ends by being fenced is followed by another."""
+    while not stop.is_set():
+        await elector.lead(role.act)
+
+
+async def _watch(events: KafkaFaultSource, watchdog: Watchdog, role: CoordinatorRole) -> None:
+    """The loop turns, and while leading the event stream is read."""
+    turned = -1
+    while True:
+        if role.turns != turned:
+            turned = role.turns
+            watchdog.turned(wall_clock())
+        if role.listening:
+            watchdog.observe(await events.look(), wall_clock())
+        await asyncio.sleep(LOOK_S)
+
+
+def _election_words(election: Election) -> str:
+    detail = f": {election.detail}" if election.detail else ""
+    return f"lease: {election.turn} (term {election.term}){detail}"
+
+
+def samples(role: CoordinatorRole) -> Iterable[Sample]:
+    """Metrics of the coordinator; label values come from closed lists only."""
+    pulse = role.pulse
+    yield "gauge", "fault_agent_leading", "1 while this replica writes", float(pulse.leading), ()
+    yield "gauge", "fault_agent_term", "Term of the present or last leadership", pulse.term, ()
+    yield "gauge", "fault_agent_picture_complete", "1 once reports and objects are read", float(pulse.complete), ()
+    yield "counter", "fault_agent_reports_read", "Node reports taken", pulse.reports, ()
+    yield "counter", "fault_agent_steps", "Rounds of deciding and writing", pulse.steps, ()
+    yield "counter", "fault_agent_dead_letters", "Records nobody else would have looked at", pulse.letters, ()
+    yield "gauge", "fault_agent_unreadable_reports", "Nodes whose report cannot be read", len(pulse.unreadable), ()
+    yield "gauge", "fault_agent_unknown_nodes", "Nodes silent for 180 s", len(role.unknown_nodes()), ()
+    for reason, count in sorted(pulse.reasons.items()):
+        yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

@@ -1,0 +1,157 @@
+"""The node role: Kafka in, Kafka out.
+
+The one rule: nothing here, nor anything it imports, knows Kubernetes (an import contract holds it to that).
+"""
+
+import asyncio
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from agent.adapters.http import HttpServer, Sample
+from agent.adapters.kafka import (
+    KafkaDeadLetters,
+    KafkaFaultSource,
+    KafkaJournal,
+    KafkaReportFeed,
+    KafkaReportLog,
+)
+from agent.adapters.otel import make_tracer
+from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, wall_clock
+from agent.app.bootstrap.topics import kafka_of
+from agent.app.health import Watchdog
+from agent.app.node_app import NodeSide
+from agent.app.node_role import NodeParts, NodeRole
+from agent.app.settings import Settings
+from agent.domain.node import record_digest
+from agent.domain.partition import partition_of
+from agent.domain.vocab import Millis, Mode, NodeName
+from agent.errors import BadUsage
+
+LOOK_S = 5.0
+"""How often the reader's progress is looked at for liveness."""
+
+
+def run_node(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
+    """The node role until SIGTERM or SIGINT. Raises CannotRun, Refused, BadUsage."""
+    asyncio.run(_run(settings, policy_path, say))
+
+
+async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
+    node = NodeName(settings.node.name)
+    if not node:
+        raise BadUsage("node.name is not set", hint="in the DaemonSet: FAULT_AGENT_NODE__NAME from spec.nodeName")
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    policy = await asyncio.to_thread(load_policy_at, policy_path)
+    kafka = await asyncio.to_thread(kafka_of, settings)
+    machine = await asyncio.to_thread(machine_id, Path(settings.node.machine_id_file))
+    key = node.encode()
+    names = settings.kafka
+    async with AsyncExitStack() as stack:
+        tracer = make_tracer(os.environ)
+        stack.callback(tracer.close)
+        log = KafkaReportLog(kafka, names.topic("reports"), names.report_partitions, deadline_s=names.report_deadline_s)
+        letters = KafkaDeadLetters(kafka, names.topic("deadletter"), deadline_s=names.report_deadline_s)
+        audit = KafkaJournal(kafka, names.topic("audit"), key_of=lambda _: key, deadline_s=names.report_deadline_s)
+        source = KafkaFaultSource(
+            kafka, names.topic("events"), lambda count: frozenset({partition_of(key, count)}), record_digest
+        )
+        instance = f"{node}-{uuid.uuid4().hex[:12]}"
+        parts = NodeParts(
+            node=node,
+            cluster=settings.cluster.id,
+            machine=machine,
+            instance=instance,
+            source=source,
+            reports=log,
+            feed=KafkaReportFeed(
+                kafka,
+                names.topic("reports"),
+                frozenset({node}),
+                partitions=names.report_partitions,
+                since=wall_clock(),
+                each=True,
+            ),
+            letters=letters,
+            audit=audit,
+            make_side=lambda: NodeSide(
+                policy,
+                settings.cluster.id,
+                instance,
+                border_of(settings),
+                Millis(settings.max_event_age_ms),
+                tracer,
+                machine=machine,
+            ),
+            tracer=tracer,
+            now=wall_clock,
+            mode=settings.mode or Mode.OBSERVE,
+            policy=policy.digest[:12],
+            meaning=lambda ref: meaning_of(policy, ref),
+        )
+        role, watchdog = NodeRole(parts, say), Watchdog()
+        if settings.http.port:
+            server = HttpServer(
+                settings.http.host,
+                settings.http.port,
+                lambda: watchdog.dead(wall_clock()),
+                lambda: not_ready(role),
+                lambda: samples(role, source),
+            )
+            await server.open()
+            stack.push_async_callback(server.close)
+        for port in (log, letters, audit):
+            stack.push_async_callback(port.close)
+            await port.open()
+        watching = asyncio.create_task(_watch(source, watchdog, role), name="watchdog")
+        stack.callback(watching.cancel)
+        say(f"node role of {node} in cluster {settings.cluster.id}, policy {policy.digest[:12]}")
+        await role.run(stop)
+
+
+async def _watch(source: KafkaFaultSource, watchdog: Watchdog, role: NodeRole) -> None:
+    """Compare what the broker has with what is read, over a second connection; a silent stall shows here."""
+    turned = -1
+    while True:
+        if role.turns != turned:
+            turned = role.turns
+            watchdog.turned(wall_clock())
+        if not role.pulse.standing_by:
+            watchdog.observe(await source.look(), wall_clock())
+        await asyncio.sleep(LOOK_S)
+
+
+def machine_id(path: Path) -> str:
+    """Id of the machine, or empty when it cannot be read (then a changed machine is not noticed)."""
+    try:
+        return path.read_text(encoding="ascii").strip()[:64]
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def not_ready(role: NodeRole) -> str:
+    """What keeps the node from being current; empty: nothing."""
+    if role.pulse.standing_by:
+        return "standing by: another agent reports this node"
+    return "" if role.pulse.caught_up else "not caught up with the stream yet"
+
+
+def samples(role: NodeRole, source: KafkaFaultSource) -> Iterable[Sample]:
+    """Metrics of the node role; label values come from closed lists only."""
+    pulse = role.pulse
+    yield "counter", "fault_agent_records", "Records read for this node", pulse.records, ()
+    yield "counter", "fault_agent_dead_letters", "Records or faults that could not be used", pulse.letters, ()
+    yield "counter", "fault_agent_reports", "Reports acknowledged", pulse.reports, ()
+    yield "counter", "fault_agent_report_failures", "Reports that had to be tried again", pulse.report_failures, ()
+    yield "gauge", "fault_agent_caught_up", "1 once the stream's end was reached", float(pulse.caught_up), ()
+    yield "gauge", "fault_agent_standing_by", "1 while another agent reports this node", float(pulse.standing_by), ()
+    lag = sum(max(0, at.end - at.position) for at in source.progress().values())
+    yield "gauge", "fault_agent_lag_records", "Records not read yet in this node's partitions", lag, ()
+    for reason, count in sorted(pulse.reasons.items()):
+        yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)
