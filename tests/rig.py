@@ -3,8 +3,10 @@
 The one rule: every part is the product's own; only the store is watched, so that a test sees each write.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +20,7 @@ from agent.adapters.memory import (
     MemoryJournal,
     MemoryReportLog,
 )
+from agent.adapters.objects import from_object
 from agent.adapters.otel import SilentTracer
 from agent.adapters.overlay import OverlayStore
 from agent.app.bootstrap import limits_of, load_policy_at, meaning_of, wishes_of
@@ -31,6 +34,7 @@ from agent.domain.cluster import ClusterBook
 from agent.domain.events import Decision, Position
 from agent.domain.policy import Policy
 from agent.domain.vocab import Millis, Mode
+from agent.errors import Refused
 from agent.ports import Cabinet, ConfigMap, Control, DocumentStore, Journal, ReportLog, Tracer
 from agent.wire.audit import AuditLine, decode_all
 from agent.wire.inbound import Limits as BorderLimits
@@ -127,6 +131,8 @@ class Rig:
     view: MemoryJobView | None = None
     told: list[AuditLine] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever something was told."""
     _number: int = 0
 
     def __post_init__(self) -> None:
@@ -217,17 +223,19 @@ class Rig:
         assert foreign is not None
 
         async def lay(item: Mapping[str, Any]) -> None:
-            meta = item["metadata"]
-            live = await foreign.get(meta["namespace"], meta["name"])
-            document = live or ConfigMap(meta["namespace"], meta["name"], labels=meta.get("labels", {}))
-            managers = meta.get("managedFields", ())
-            writer = disk.store.as_manager(managers[0]["manager"]) if managers else foreign  # type: ignore[attr-defined]  # memory only
-            await writer.put(replace(document, data=item.get("data", {})))
+            document = from_object(item, "apply", "default")
+            live = await foreign.get(document.namespace, document.name)
+            writer = foreign
+            for manager in document.managers:
+                writer = disk.store.as_manager(manager)  # type: ignore[attr-defined]  # memory only
+            base = live or replace(document, data={}, resource_version="")
+            await writer.put(replace(base, data=document.data))
 
         async def remove(namespace: str, name: str) -> None:
-            live = await foreign.get(namespace, name)
-            if live is not None:
-                await foreign.delete(namespace, name, live.resource_version)
+            with suppress(Refused):
+                live = await foreign.get(namespace, name)
+                if live is not None:
+                    await foreign.delete(namespace, name, live.resource_version)
 
         assert self.view is not None
         parts = Parts(
@@ -246,9 +254,13 @@ class Rig:
             policy=self.policy.digest[:12],
             meaning=lambda ref: meaning_of(self.policy, ref),
         )
-        solo = Solo(parts, self.told.append, self.said.append)
+        solo = Solo(parts, self._hear, self.said.append)
         solos.append(solo)
         return solo
+
+    def _hear(self, line: AuditLine) -> None:
+        self.told.append(line)
+        self.news.set()
 
     async def run(self, *, resume: bool = False) -> "Rig":
         """Replay all items; with `resume` from where the disk says an earlier rig was."""
