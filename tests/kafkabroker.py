@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from services.kafkaserver import KafkaEndpoint
 
@@ -92,6 +92,37 @@ async def send(
     finally:
         await producer.stop()
     return [one.partition for one in sent]
+
+
+async def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Every record that is there: (partition, key, value)."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        async with admin(bootstrap) as client:
+            told = (await client.describe_topics([topic]))[0]
+        places = [TopicPartition(topic, one["partition"]) for one in told["partitions"]]
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        found: list[tuple[int, bytes | None, bytes | None]] = []
+        while any([await consumer.position(place) < end for place, end in ends.items()]):
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                found += [(record.partition, record.key, record.value) for record in records]
+    finally:
+        await consumer.stop()
+    return found
+
+
+async def send_in_transaction(bootstrap: str, topic: str, *records: tuple[bytes, bytes]) -> None:
+    """Write them in one transaction, which leaves a marker behind them that is no record."""
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=fresh("transaction"))
+    await producer.start()
+    try:
+        async with producer.transaction():
+            for key, value in records:
+                await producer.send_and_wait(topic, value, key)
+    finally:
+        await producer.stop()
 
 
 async def _until(client: AIOKafkaAdminClient, topic: str, partitions: int) -> None:

@@ -36,8 +36,7 @@ async def opened() -> AsyncIterator[OPEN]:
     ours = asyncio.current_task()
     async with asyncio.timeout(15):
         while [task for task in asyncio.all_tasks() if task is not ours]:
-            await asyncio.sleep(0.5)
-            for task in asyncio.all_tasks(): task.print_stack()
+            await asyncio.sleep(0.02)
 
 
 async def reports(endpoint: KafkaEndpoint, **configs: str) -> str:

@@ -119,7 +119,11 @@ async def test_a_list_whose_pages_expire_in_the_middle_is_begun_anew(
     for number in range(5):
         await hand.make(f"x-{number}")
     calls = 0
-    call = client.call
+
+    def forget() -> None:
+        kube_server.compact()
+        kube_server.apiserver.kill()
+        kube_server.start_apiserver()
 
     async def forgetful(verb: str, *args: Any, **more: Any) -> dict[str, Any]:
         nonlocal calls
@@ -127,10 +131,8 @@ async def test_a_list_whose_pages_expire_in_the_middle_is_begun_anew(
             calls += 1
             if calls == 1:
                 await hand.change("x-0", "2")
-                kube_server.compact()
-                kube_server.apiserver.kill()
-                await asyncio.to_thread(kube_server.start_apiserver)
-        return await call(verb, *args, **more)
+                await asyncio.to_thread(forget)
+        return await client.call(verb, *args, **more)
 
     async with client_of(kube_server.endpoint) as watching:
         watching.call = forgetful  # type: ignore[method-assign]  # the moment between two pages is not to be had else

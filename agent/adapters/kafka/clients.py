@@ -6,7 +6,6 @@ unsent bytes to a paused broker never reports its end; what does not end by itse
 """
 
 import asyncio
-import contextlib
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer
@@ -62,32 +61,42 @@ def stop_soon(client: Any, settings: KafkaSettings) -> asyncio.Task[None]:
 
 
 async def _stop(client: Any, seconds: float) -> None:
-    if await _ended(client.close() if isinstance(client, AIOKafkaClient) else client.stop(), seconds):
-        return
-    inner: AIOKafkaClient = client
-    if isinstance(client, AIOKafkaProducer):
-        inner = client.client
-        sender = client._sender.sender_task
-        if sender is not None:
-            sender.cancel()
-    elif isinstance(client, AIOKafkaConsumer):
-        inner = client._client
-    # aiokafka has no public way to drop a connection without waiting for its last bytes.
-    for connection in list(inner._conns.values()):
+    if isinstance(client, AIOKafkaClient):
+        if not await _ended(client.close(), seconds):
+            await _cut(client)
+    elif not await _ended(client.stop(), seconds):
+        if isinstance(client, AIOKafkaProducer):
+            sender = client._sender.sender_task
+            if sender is not None:
+                sender.cancel()
+            await _cut(client.client)
+            await _end_sender(sender)
+            client._message_accumulator.fail_all(kafka.ProducerClosed())
+        else:
+            await _cut(client._client)
+
+
+async def _cut(client: AIOKafkaClient) -> None:
+    """Drop the connections without waiting for their last bytes, for which aiokafka has no public way."""
+    for connection in list(client._conns.values()):
         if connection._writer is not None:
             connection._writer.transport.abort()
-    await _ended(inner.close(), _CUT_S)
-    if inner._md_update_fut is not None:
-        inner._md_update_fut.cancel()
-    if isinstance(client, AIOKafkaProducer) and (sender := client._sender.sender_task) is not None:
-        # Cancelled once it waits for its requests, each of which may wait for metadata that will not come.
-        for _ in range(100):
-            if sender.done():
-                break
-            sender.cancel()
-            await asyncio.sleep(0)
-        with contextlib.suppress(asyncio.CancelledError, *FOREIGN):
-            sender.result() if sender.done() else None
+    await _ended(client.close(), _CUT_S)
+    if client._md_update_fut is not None:
+        client._md_update_fut.cancel()
+
+
+async def _end_sender(sender: "asyncio.Task[None] | None") -> None:
+    """Once cancelled it waits for its requests one by one, each of which may wait for metadata that will not come."""
+    if sender is None:
+        return
+    for _ in range(100):
+        if sender.done():
+            break
+        sender.cancel()
+        await asyncio.sleep(0)
+    if sender.done() and not sender.cancelled():
+        sender.exception()
 
 
 async def _ended(closing: Any, seconds: float) -> bool:

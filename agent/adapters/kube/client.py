@@ -4,6 +4,7 @@ The one rule: what leaves here is parsed JSON or an error of `agent.errors`; the
 """
 
 import asyncio
+import io
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -20,6 +21,8 @@ from agent.errors import CannotRun, Unavailable
 
 LINE_LIMIT: Final = 32 * 1024 * 1024
 """Bytes of one watch event. A ConfigMap of 1 MiB whose every byte the server escapes as six is 6 MiB."""
+WHOLE_BODY_LIMIT: Final = 512 * 1024
+"""Bytes of a body that is handed to the socket in one piece; a longer one goes in chunks, between other tasks."""
 ERROR_LIMIT: Final = 64 * 1024
 """Bytes read of an error's body."""
 _VERSION: Final = Resource("Version", "version", "")
@@ -172,7 +175,7 @@ class KubeClient:
             call.method,
             self._access.host + path,
             params=params,
-            data=data,
+            data=data if data is None or len(data) <= WHOLE_BODY_LIMIT else io.BytesIO(data),
             headers=headers,
             timeout=timeout,
             allow_redirects=False,
