@@ -11,19 +11,14 @@ import json
 import sys
 from pathlib import Path
 
-from agent.app.settings import Settings
+from agent.app.settings import settings_schema
 
 FILE = Path(__file__).resolve().parent / "settings.schema.json"
 
 
 def text() -> str:
     """The schema as it should stand."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Settings.model_json_schema(),
-        "title": "Settings of the Ascend fault agent",
-    }
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(settings_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
