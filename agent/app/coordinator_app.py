@@ -179,8 +179,8 @@ class Coordinator:
 
         Raises Unavailable or Fenced with everything kept to be done again.
         """
-        self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
         for _ in range(ROUNDS):
+            self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
             if not (self._jobs or self._nodes or self._unpublished):
                 return
             jobs, nodes = sorted(self._jobs), sorted(self._nodes)

@@ -39,7 +39,10 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
     recovery.follow(draft, job)
     if job is not None:
         placement.follow(draft, job, zone)
+        followed = draft.ledger.courses
         recovery.consider(draft, job)
+        if draft.ledger.courses != followed:
+            draft.wake.append(now)  # its codes may already be gone: a fault may be over before it is read
         rails.delegate_hccs(draft, job)
         rails.consider(draft, job)
     elif draft.rails is not None:

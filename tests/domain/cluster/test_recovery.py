@@ -262,6 +262,15 @@ async def test_an_edge_within_one_moment_is_acted_on_and_ends_well() -> None:
     assert [row[1:] for row in brief(rig)][-2:] == [(1, "4 recovered"), (1, "")]
 
 
+async def test_an_edge_that_joins_a_recovery_is_over_as_soon_as_it_is_read() -> None:
+    rig = demo()
+    rig.fault(BUSINESS, assertion="once")
+    rig.fault(REQUEST, 1, assertion="once")
+    rig.tick(300)
+    await rig.run()
+    assert brief(rig) == [(0, 0, "4 unrecovered"), (1, 0, "4 unrecovered"), (16, 1, "4 recovered"), (106, 1, "")]
+
+
 async def test_a_fault_that_was_over_before_the_pod_was_created_stops_no_training() -> None:
     rig = demo()
     for name in ("demo-0", "demo-1"):
