@@ -231,7 +231,7 @@ def main() -> None:
     )
     print(f"{'what':<46} {'limit µs':>9} {'ours µs':>9}   {'ratio min / median / max':<26} note")
     for figure in figures:
-        spread = f"{min(figure.ratios):.3f} / {statistics.median(figure.ratios):.3f} / {max(figure.ratios):.3f}"
+        spread = f"{min(figure.ratios):.4f} / {statistics.median(figure.ratios):.4f} / {max(figure.ratios):.4f}"
         print(f"{figure.name:<46} {figure.limit_us:>9.2f} {figure.ours_us:>9.2f}   {spread:<26} {figure.note}")
 
 
