@@ -114,9 +114,7 @@ async def test_partitions_added_later_are_read_from_their_first_record_and_old_o
     assert any("5 partitions" in notice for notice in notices)
 
 
-async def test_a_restart_keeps_reading_the_partition_of_an_earlier_count(
-    kafka: KafkaEndpoint, source_of: Open
-) -> None:
+async def test_a_restart_keeps_reading_the_partition_of_an_earlier_count(kafka: KafkaEndpoint, source_of: Open) -> None:
     topic = await broker.make(kafka.bootstrap, broker.fresh("events"), 2)
     node = next(node for node in NODES if partition_of(node.encode(), 2) != partition_of(node.encode(), 5)).encode()
     choose = lambda count: frozenset({partition_of(node, count)})  # noqa: E731 - one line, used twice

@@ -20,13 +20,14 @@ _leftovers: set[asyncio.Task[None]] = set()
 """Clients being let go of; held here so that they are not collected half-way."""
 
 
-async def started(client: Client, settings: KafkaSettings) -> Client:
-    """Connect a new client and return it; one that cannot is let go of again.
+async def started(client: Client, settings: KafkaSettings, *, topic: str = "", operation: str = "") -> Client:
+    """Connect a new client and return it; one that cannot is let go of again. `topic` and `operation` are what it is
+    for, to be named when the right to that is missing.
 
     Raises CannotRun (password, certificate, unknown host), Refused (rights) or Unavailable within about twice the
     connect time-out.
     """
-    doing = f"connect to {settings.bootstrap_servers}"
+    doing = f"use topic {topic}" if topic else f"connect to {settings.bootstrap_servers}"
     try:
         async with asyncio.timeout(settings.connect_timeout_s):
             await (client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start())
@@ -39,7 +40,7 @@ async def started(client: Client, settings: KafkaSettings) -> Client:
         raise found from None
     except FOREIGN as error:
         await stop(client, settings)
-        raise as_ours(error, settings, doing) from error
+        raise as_ours(error, settings, doing, topic=topic, operation=operation) from error
     except BaseException:
         stop_soon(client, settings)
         raise

@@ -100,9 +100,10 @@ def _denied(error: BaseException, settings: KafkaSettings, doing: str, topic: st
             hint=f"give User:{user} the operation {right} on topic {topic}",
         )
     if isinstance(error, kafka.ClusterAuthorizationFailedError):
+        where = f"topic {topic} (before Kafka 2.8 also IdempotentWrite on the cluster)" if topic else "the cluster"
         return Refused(
-            f"cannot {doing}: user {user} has no right to it on the cluster",
-            hint=f"give User:{user} the operation {operation or 'IdempotentWrite'} on the cluster",
+            f"cannot {doing}: user {user} has no right to it",
+            hint=f"give User:{user} the operation {operation or 'Describe'} on {where}",
         )
     if isinstance(error, kafka.UnknownTopicOrPartitionError):
         return CannotRun(f"cannot {doing}: there is no topic {topic}", hint=CREATE_HINT)
@@ -140,7 +141,8 @@ def _unreachable(error: BaseException, settings: KafkaSettings, doing: str) -> A
     if isinstance(error, TimeoutError | kafka.KafkaTimeoutError | kafka.RequestTimedOutError):
         return Unavailable(f"cannot {doing}: no answer in time")
     if isinstance(error, ConnectionError | asyncio.IncompleteReadError | EOFError):
-        hint = "" if settings.has_tls else "if this goes on: does that port expect TLS? check kafka.security_protocol"
+        hint = f"if this goes on, does that port {'speak' if settings.has_tls else 'expect'} TLS? "
+        hint += "check kafka.security_protocol and the port"
         return Unavailable(f"cannot {doing}: the broker closed the connection", hint=hint)
     if isinstance(error, OSError):
         return Unavailable(f"cannot {doing}: {error.strerror or error}")

@@ -117,7 +117,7 @@ class Writer:
                 max_batch_size=_BATCH_BYTES,
                 metadata_max_age_ms=60_000,
             )
-            self._producer = await started(producer, self._settings)
+            self._producer = await started(producer, self._settings, topic=self._topic, operation="Write")
             # Asked for by a request that does not make the topic, and at once where aiokafka would wait.
             await describe(self._producer.client, self._settings, self._topic)
         return self._producer
