@@ -17,11 +17,19 @@ from services.kafkaserver import KafkaEndpoint
 from agent.adapters.kafka import KafkaFaultSource
 from agent.domain.events import Record
 from agent.domain.node import record_digest
-from agent.errors import AgentError, CannotRun, Unavailable
 from agent.domain.partition import partition_of
+from agent.errors import AgentError, CannotRun, Unavailable
 
 Open = Callable[..., KafkaFaultSource]
 NODES = [f"rack-{number}.n{number}" for number in range(40)]
+
+
+async def read_on(source: KafkaFaultSource, seconds: float) -> None:
+    """Read until something is wrong. Raises that."""
+    async with asyncio.timeout(seconds):
+        while True:
+            await source.read(10)
+            await source.wait(0.1)
 
 
 def everything(count: int) -> frozenset[int]:
@@ -324,9 +332,7 @@ async def test_a_broker_that_answers_nothing_is_an_error_in_time_and_then_forgot
     kafka_server.process.pause()
     try:
         with pytest.raises(Unavailable):
-            async with asyncio.timeout(25):
-                while True:
-                    await source.read(10)
+            await read_on(source, 25)
     finally:
         kafka_server.process.resume()
     await broker.send(bootstrap, topic, (b"n1", b"1"))

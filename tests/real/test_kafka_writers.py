@@ -1,4 +1,7 @@
-"""What writes to a real broker: reports, dead letters, audit. Whatever goes wrong ends in time and is then forgotten."""
+"""What writes to a real broker: reports, dead letters, audit.
+
+The one rule: whatever goes wrong ends in time, says what it was, and is not in the way of what comes next.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -11,9 +14,9 @@ from services.kafkaserver import KafkaEndpoint
 
 from agent.adapters.kafka import KafkaDeadLetters, KafkaJournal, KafkaReportFeed, KafkaReportLog, KafkaSettings
 from agent.domain.events import Position, Record
+from agent.domain.partition import partition_of
 from agent.domain.vocab import Millis, NodeName
 from agent.errors import CannotRun, Refused, Unavailable
-from agent.domain.partition import partition_of
 
 N1, N2, N3 = NodeName("n1"), NodeName("rack-7.n2"), NodeName("n3")
 COUNT = 4
@@ -34,9 +37,9 @@ async def opened() -> AsyncIterator[OPEN]:
     for one in made:
         await one.close()
     ours = asyncio.current_task()
-    async with asyncio.timeout(15):
-        while [task for task in asyncio.all_tasks() if task is not ours]:
-            await asyncio.sleep(0.02)
+    if left := [task for task in asyncio.all_tasks() if task is not ours]:
+        _, running = await asyncio.wait(left, timeout=15)
+        assert not running
 
 
 async def reports(endpoint: KafkaEndpoint, **configs: str) -> str:
@@ -81,7 +84,7 @@ async def test_a_report_is_in_the_partition_of_its_nodes_name(kafka: KafkaEndpoi
     topic = await broker.make(kafka.bootstrap, broker.fresh("reports"), 6, cleanup_policy="compact")
     log = opened(KafkaReportLog, broker.settings_of(kafka), topic, COUNT)
     await log.open()
-    await log.publish({node: b"x" for node in (N1, N2, N3)})
+    await log.publish(dict.fromkeys((N1, N2, N3), b"x"))
     found = await broker.read_all(kafka.bootstrap, topic)
     assert {(partition, key) for partition, key, _ in found} == {
         (partition_of(node.encode(), COUNT), node.encode()) for node in (N1, N2, N3)
@@ -107,7 +110,7 @@ async def test_a_report_too_large_is_said_and_the_next_one_goes_through(kafka: K
     log = opened(KafkaReportLog, broker.settings_of(kafka), topic, COUNT)
     await log.publish({N1: b"1"})
     for size in (6_000, 2_000_000):  # refused by the broker, refused by the client
-        with pytest.raises(Unavailable, match="larger than the topic takes.*max.message.bytes"):
+        with pytest.raises(Unavailable, match=r"larger than the topic takes.*max\.message\.bytes"):
             await log.publish({N1: bytes(size)})
     await log.publish({N1: b"2"})
     assert await log.last(N1, Millis(0)) == b"2"
