@@ -25,7 +25,7 @@ from agent.domain.policy import Policy
 from agent.domain.vocab import DeadReason, Millis, NodeName
 from agent.ports import Tracer
 from agent.wire.inbound import Limits, decode
-from agent.wire.report import encode, fit
+from agent.wire.report import encode
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ class NodeSide:
 
 def encode_reports(reports: Mapping[NodeName, NodeReport]) -> dict[NodeName, bytes]:
     """Reports as bytes, each cut to its size limit if need be."""
-    return {node: encode(fit(report)) for node, report in reports.items()}
+    return {node: encode(report) for node, report in reports.items()}
 
 
 def _told(book: NodeBook, change: Outcome, now: Millis) -> Decision:

@@ -6,8 +6,9 @@ bytes that cannot be read give BadReport with their place, never half a report. 
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 import orjson
@@ -78,15 +79,21 @@ def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
     6. `timers`, in their order
     7. `active`: the mildest first, of equal ones the youngest
     """
+    bare, hopeless = _without_hopeless(report, limit)
     for name, stage in _STAGES:
-        if len(_dump(report)) <= limit:
+        over = len(_dump(bare)) - limit
+        if over <= 0 and not hopeless:
             break
-        report = _least(report, name, *stage(report), limit)
+        gains, without = stage(bare)
+        count = _count(name, gains, over, report.cut, hopeless)
+        if count:
+            bare = replace(without(count - hopeless), cut=(*report.cut, f"{name}:{count}"))
+        report, hopeless = bare, 0
     return report
 
 
-_Stage = tuple[int, Callable[[int], NodeReport]]
-"""How much there is to cut at most, and the report with the first n of it gone."""
+_Stage = tuple[Sequence[int], Callable[[int], NodeReport]]
+"""Bytes that each thing frees, in the order in which they are cut, and the report with the first n of them gone."""
 
 
 def _dump(report: NodeReport) -> bytes:
@@ -101,41 +108,71 @@ def _dump(report: NodeReport) -> bytes:
     return orjson.dumps(fields, option=_OPTIONS)
 
 
-def _least(report: NodeReport, name: str, most: int, without: Callable[[int], NodeReport], limit: int) -> NodeReport:
-    """Cut as few as will do, or all of them; every probe is a whole encoding, so there are few."""
-    if not most:
-        return report
+def _count(name: str, gains: Sequence[int], over: int, cut: Sequence[str], gone: int) -> int:
+    """The fewest to cut, the `gone` ones included, that free `over` bytes and those that tell of the cut."""
+    freed = 0
+    for more in range(len(gains) + 1):
+        count = gone + more
+        told = len(f'"{name}:{count}"') + bool(cut) if count else 0
+        if freed >= over + told:
+            return count
+        freed += gains[more] if more < len(gains) else 0
+    return gone + len(gains)
 
-    def cut(count: int) -> NodeReport:
-        return replace(without(count), cut=(*report.cut, f"{name}:{count}"))
 
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        if len(_dump(cut(middle))) <= limit:
-            high = middle
-        else:
-            low = middle + 1
-    return cut(low)
+def _without_hopeless(report: NodeReport, limit: int) -> tuple[NodeReport, int]:
+    """The report without the oldest spare occurrences that cannot fit whatever else is cut, and how many they are.
+
+    A book can hold many times what a report can, and a busy node reports five times a second: those are not measured.
+    """
+    left = limit
+    spare = _spare(report)
+    for kept, one in enumerate(reversed(spare)):
+        left -= len(orjson.dumps(one)) + 1
+        if left < 0:
+            gone = frozenset(one.id for one in spare[: len(spare) - kept])
+            few = tuple(one for one in report.occurrences if one.id not in gone)
+            return replace(report, occurrences=few), len(spare) - kept
+    return report, 0
+
+
+def _spare(report: NodeReport) -> list[Occurrence]:
+    """All but the newest of each identity, oldest first."""
+    newest = {(one.key.code, one.key.where, one.key.plane.value): one for one in report.occurrences}
+    kept = frozenset(one.id for one in newest.values())
+    return sorted((one for one in report.occurrences if one.id not in kept), key=_beginning)
+
+
+def _in_list(items: Sequence[object], whole: int) -> list[int]:
+    """Bytes each of some items of a list frees: its own and its comma, which the list's last one has not."""
+    gains = [len(orjson.dumps(one)) + 1 for one in items]
+    if gains and len(gains) == whole:
+        gains[-1] -= 1
+    return gains
+
+
+def _in_object(items: Mapping[str, int], some: Sequence[str]) -> list[int]:
+    """The same for members of an object."""
+    gains = [len(orjson.dumps(name)) + len(str(items[name])) + 2 for name in some]
+    if gains and len(gains) == len(items):
+        gains[-1] -= 1
+    return gains
 
 
 def _spare_occurrences(report: NodeReport) -> _Stage:
-    newest = {one.key: one.id for one in report.occurrences}
-    return _some_occurrences(report, [one for one in report.occurrences if newest[one.key] != one.id])
+    return _some_occurrences(report, _spare(report))
 
 
 def _all_occurrences(report: NodeReport) -> _Stage:
-    return _some_occurrences(report, report.occurrences)
+    return _some_occurrences(report, sorted(report.occurrences, key=_beginning))
 
 
-def _some_occurrences(report: NodeReport, spare: Sequence[Occurrence]) -> _Stage:
-    oldest = [one.id for one in sorted(spare, key=_beginning)]
-
+def _some_occurrences(report: NodeReport, oldest: Sequence[Occurrence]) -> _Stage:
     def without(count: int) -> NodeReport:
-        gone = frozenset(oldest[:count])
+        gone = frozenset(one.id for one in oldest[:count])
         return replace(report, occurrences=tuple(one for one in report.occurrences if one.id not in gone))
 
-    return len(oldest), without
+    return _in_list(oldest, len(report.occurrences)), without
 
 
 def _beginning(one: Occurrence) -> int:
@@ -150,17 +187,18 @@ def _quiet_totals(report: NodeReport) -> _Stage:
         gone = frozenset(quiet[:count])
         return replace(report, totals={who: total for who, total in report.totals.items() if who not in gone})
 
-    return len(quiet), without
+    return _in_object(report.totals, quiet), without
 
 
 def _old_ids(report: NodeReport) -> _Stage:
     marks = len(report.ids) // MARK_BYTES
+    lengths = [len(b64encode(bytes((marks >> halvings) * MARK_BYTES))) for halvings in range(marks.bit_length() + 1)]
 
     def without(halvings: int) -> NodeReport:
         left = marks >> halvings
         return replace(report, ids=report.ids[len(report.ids) - left * MARK_BYTES :])
 
-    return marks.bit_length(), without
+    return [more - less for more, less in pairwise(lengths)], without
 
 
 def _old_recovers(report: NodeReport) -> _Stage:
@@ -170,11 +208,12 @@ def _old_recovers(report: NodeReport) -> _Stage:
         gone = frozenset(oldest[:count])
         return replace(report, recovered={who: at for who, at in report.recovered.items() if who not in gone})
 
-    return len(oldest), without
+    return _in_object(report.recovered, oldest), without
 
 
 def _timers(report: NodeReport) -> _Stage:
-    return len(report.timers), lambda count: replace(report, timers=report.timers[count:])
+    gains = _in_list(report.timers, len(report.timers))
+    return gains, lambda count: replace(report, timers=report.timers[count:])
 
 
 def _mild_faults(report: NodeReport) -> _Stage:
@@ -182,13 +221,13 @@ def _mild_faults(report: NodeReport) -> _Stage:
         ranks = LEVELS[fault.key.plane]
         return ranks.get(fault.level, 0) / max(ranks.values()), -fault.since
 
-    mildest = [fault.key for fault in sorted(report.active, key=weight)]
+    mildest = sorted(report.active, key=weight)
 
     def without(count: int) -> NodeReport:
-        gone = frozenset(mildest[:count])
+        gone = frozenset(fault.key for fault in mildest[:count])
         return replace(report, active=tuple(fault for fault in report.active if fault.key not in gone))
 
-    return len(mildest), without
+    return _in_list(mildest, len(report.active)), without
 
 
 _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (

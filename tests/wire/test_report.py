@@ -175,3 +175,21 @@ def test_what_is_published_is_never_over_256_kib() -> None:
     data = encode(huge)
     assert 250_000 < len(data) <= 262_144
     assert decode(data).cut == (f"active:{2_000 - len(decode(data).active)}",)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(700, 5_500))
+def test_at_every_limit_it_fits_and_one_less_cut_would_not(limit: int) -> None:
+    small = fit(BIG, limit)
+    size = len(encode(small))
+    assert size <= limit
+    assert fit(BIG, size).cut == small.cut
+    assert not small.cut or fit(BIG, size - 1).cut != small.cut
+
+
+def test_what_never_could_fit_is_counted_among_the_cut() -> None:
+    many = report(occurrences=tuple(occurrence(str(n % 8), n, 1_000 + n) for n in range(4_000)))
+    small = fit(many, 20_000)
+    assert len(encode(small)) <= 20_000 < len(encode(small)) + 150
+    assert small.cut == (f"occurrences:{4_000 - len(small.occurrences)}",)
+    assert [one.id for one in small.occurrences] == [f"0:0:{n}:0" for n in range(4_000 - len(small.occurrences), 4_000)]

@@ -23,7 +23,7 @@ Change = tuple[Literal["set", "gone", "listed"], Mapping[str, Any]]
 _Key = tuple[str, str]
 _LIST_ANEW_AFTER: Final = 5
 """Failures in a row after which the version itself is doubted: a restored etcd may never reach it."""
-_BREATH: Final = 200
+_BREATH: Final = 50
 """Objects of a list after which other tasks get a turn."""
 
 

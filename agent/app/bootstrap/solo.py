@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -49,6 +49,9 @@ from agent.errors import BadInput, BadUsage, Conflict, Refused
 from agent.ports import DocumentStore, FaultSource, Tracer
 from agent.wire.audit import AuditLine
 
+LOCK = "lock"
+"""In the state folder; one process at a time holds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SoloOrder:
@@ -65,8 +68,10 @@ class SoloOrder:
 
 
 def check_out(order: SoloOrder) -> None:
-    """A replay begins in a folder without state. Raises BadUsage."""
-    if (order.out / STATE).exists() and not order.goes_on:
+    """A replay begins in a folder without state; one that could not begin has left its lock only. Raises BadUsage."""
+    state = order.out / STATE
+    held = state.is_dir() and any(entry.name != LOCK for entry in state.iterdir())
+    if held and not order.goes_on:
         raise BadUsage(
             f"{order.out} already holds the state of an earlier run",
             hint="give an empty folder, or --continue to go on from it",
@@ -75,17 +80,40 @@ def check_out(order: SoloOrder) -> None:
 
 def run_solo(order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> tuple[Tally, World]:
     """A long-lived run that ends on SIGTERM or SIGINT, or with its pipe. Raises CannotRun, Fenced."""
-    with FolderLock(order.out / STATE / "lock"):
-        return asyncio.run(_run(order, told, say))
+    source: FaultSource = StdinSource(sys.stdin.buffer) if order.events is None else FileSource(order.events)
+    if order.events is None:
+        say("reading standard input: a pipe cannot be read again, so what it held is not resumed after a restart")
+    return _with_parts(order, source, told, say, _run, live=True)
 
 
 def replay_solo(
     order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None], progress: Callable[[int], None]
 ) -> tuple[Tally, World]:
     """Judge a finished recording on its own clock. Raises CannotRun, BadUsage."""
+    if order.events is None:
+        raise BadUsage("a replay reads a file", hint="for a pipe use: fault-agent run --role solo --events -")
     check_out(order)
-    with FolderLock(order.out / STATE / "lock"):
-        return asyncio.run(_replay(order, told, say, progress))
+    source = FileSource(order.events, complete=True)
+    return _with_parts(order, source, told, say, lambda solo: solo.replay(progress, resume=order.goes_on), live=False)
+
+
+def _with_parts(
+    order: SoloOrder,
+    source: FaultSource,
+    told: Callable[[AuditLine], None],
+    say: Callable[[str], None],
+    work: Callable[[Solo], Coroutine[Any, Any, None]],
+    *,
+    live: bool,
+) -> tuple[Tally, World]:
+    """Lock the folder, put the parts together, and only then start the loop: nothing in it waits for a disk."""
+    with ExitStack() as stack:
+        stack.enter_context(FolderLock(order.out / STATE / LOCK))
+        tracer = make_tracer(os.environ)
+        stack.callback(tracer.close)
+        solo, world = _assemble(order, source, tracer, told, say, live=live)
+        asyncio.run(work(solo))
+        return solo.tally, world
 
 
 def scenario() -> tuple[Path, Path, Callable[[Path, Sequence[AuditLine]], list[str]]]:
@@ -106,33 +134,12 @@ def unmet(expectations: Path, out: Path, lines: Sequence[AuditLine]) -> list[str
     return problems
 
 
-async def _run(order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> tuple[Tally, World]:
+async def _run(solo: Solo) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    source: FaultSource = StdinSource(sys.stdin.buffer) if order.events is None else FileSource(order.events)
-    if order.events is None:
-        say("reading standard input: a pipe cannot be read again, so what it held is not resumed after a restart")
-    with ExitStack() as stack:
-        tracer = make_tracer(os.environ)
-        stack.callback(tracer.close)
-        solo, world = _assemble(order, source, tracer, told, say, live=True)
-        await solo.run(stop, wall_clock)
-        return solo.tally, world
-
-
-async def _replay(
-    order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None], progress: Callable[[int], None]
-) -> tuple[Tally, World]:
-    if order.events is None:
-        raise BadUsage("a replay reads a file", hint="for a pipe use: fault-agent run --role solo --events -")
-    with ExitStack() as stack:
-        tracer = make_tracer(os.environ)
-        stack.callback(tracer.close)
-        solo, world = _assemble(order, FileSource(order.events, complete=True), tracer, told, say, live=False)
-        await solo.replay(progress, resume=order.goes_on)
-        return solo.tally, world
+    await solo.run(stop, wall_clock)
 
 
 def _assemble(

@@ -92,7 +92,7 @@ def _plain(line: AuditLine) -> dict[str, object]:
 def _print(lines: Iterable[AuditLine]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("time", "reason", "level", "fault", "job and ranks", "document", "detail"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in ("time", "reason", "level"))
     for line in lines:
         decision = line.decision
         ranks = f" rank {','.join(map(str, decision.ranks))}" if decision.ranks else ""
