@@ -261,9 +261,9 @@ class Solo:
         """A finished stream on its own clock: the same input gives the same documents, byte for byte."""
         p = self._p
         p.node_side.caught_up = True
-        await self._restore(stream=resume)
         pending = False
         try:
+            await self._restore(stream=resume)
             while True:
                 batch = await p.source.read(READ_LIMIT)
                 for notice in batch.notices:
@@ -305,9 +305,9 @@ class Solo:
         fires; documents are written from the moment it is caught up.
         """
         p = self._p
-        await self._restore(stream=True)
-        p.node_side.all_dirty()
         try:
+            await self._restore(stream=True)
+            p.node_side.all_dirty()
             while not stop.is_set():
                 batch = await p.source.read(READ_LIMIT)
                 for notice in batch.notices:
