@@ -5,7 +5,7 @@ The one rule: a line says all that a person asking "why" needs, without any othe
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import orjson
 
@@ -14,6 +14,7 @@ from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
 
 SCHEMA = 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class AuditLine:
 def rfc3339(at: int) -> str:
     """Unix ms as RFC 3339 in UTC, with milliseconds; far-off values as `<ms>ms`."""
     try:
-        return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
+        return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
         return f"{at}ms"
 
 

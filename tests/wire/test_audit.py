@@ -1,0 +1,128 @@
+"""Audit lines: one decision, one line of JSON that a person can ask "why" of."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.domain.events import Decision
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.errors import BadDocument
+from agent.wire.audit import AuditLine, decode_all, decode_audit, encode_audit, rfc3339
+
+WHOLE = AuditLine(
+    Decision(
+        at=Millis(1767225600123),
+        reason=Reason.RECOVERY_STARTED,
+        node=NodeName("n1"),
+        fault="n1/chip/2/80C98000@1767225600000",
+        job=JobId("train/demo"),
+        level="RestartRequest",
+        detail="recovery 1, policy restart_request",
+        document="train/reset-config-demo",
+        occurrence="0:0:7:0",
+        ranks=(0, 1),
+        trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ),
+    "act",
+    "b4bcfd12f569",
+    "AI core instruction data check failed",
+)
+
+
+def test_a_line_says_all_of_a_decision_and_reads_back() -> None:
+    line = encode_audit(WHOLE)
+    assert json.loads(line) == {
+        "schema": 1,
+        "time": "2026-01-01T00:00:00.123Z",
+        "at": 1767225600123,
+        "reason": "RECOVERY_STARTED",
+        "node": "n1",
+        "fault": "n1/chip/2/80C98000@1767225600000",
+        "level": "RestartRequest",
+        "meaning": "AI core instruction data check failed",
+        "job": "train/demo",
+        "ranks": [0, 1],
+        "document": "train/reset-config-demo",
+        "detail": "recovery 1, policy restart_request",
+        "occurrence": "0:0:7:0",
+        "mode": "act",
+        "policy": "b4bcfd12f569",
+        "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+    assert decode_audit(line, "here") == WHOLE
+
+
+def test_what_is_empty_is_left_out() -> None:
+    line = AuditLine(Decision(Millis(0), Reason.WRITTEN), "", "")
+    assert json.loads(encode_audit(line)) == {
+        "schema": 1,
+        "time": "1970-01-01T00:00:00.000Z",
+        "at": 0,
+        "reason": "WRITTEN",
+    }
+    assert decode_audit(encode_audit(line), "here") == line
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (1767225600000, "2026-01-01T00:00:00.000Z"),
+        (1767225600999, "2026-01-01T00:00:00.999Z"),
+        (253402300799999, "9999-12-31T23:59:59.999Z"),
+        (253402300800000, "253402300800000ms"),
+        (10**30, "1" + "0" * 30 + "ms"),
+    ],
+)
+def test_times_are_utc_with_milliseconds_or_said_as_they_are(at: int, text: str) -> None:
+    assert rfc3339(at) == text
+
+
+BAD = {
+    "no JSON": b"{",
+    "no object": b"[]",
+    "a number": b"7",
+    "no reason": b'{"at":1}',
+    "a reason nobody knows": b'{"at":1,"reason":"BECAUSE"}',
+    "no time": b'{"reason":"WRITTEN"}',
+    "a time that is none": b'{"at":"x","reason":"WRITTEN"}',
+    "ranks that are none": b'{"at":1,"reason":"WRITTEN","ranks":["x"]}',
+    "ranks that are no list": b'{"at":1,"reason":"WRITTEN","ranks":7}',
+    "no UTF-8": b"\xff",
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD)
+def test_what_is_no_line_is_refused_with_its_place(data: bytes) -> None:
+    with pytest.raises(BadDocument, match=r"audit\.jsonl:3: no audit line"):
+        decode_audit(data, "audit.jsonl:3")
+
+
+def test_a_bad_line_costs_itself_and_is_named() -> None:
+    good, findings = decode_all([encode_audit(WHOLE), b"{", encode_audit(WHOLE)], "audit.jsonl")
+    assert good == [WHOLE, WHOLE]
+    assert len(findings) == 1
+    assert findings[0].startswith("audit.jsonl:2: ")
+
+
+@given(
+    data=st.binary(max_size=40) | st.text(max_size=40).map(lambda text: json.dumps({"at": 1, "reason": text}).encode())
+)
+def test_no_bytes_break_the_reader(data: bytes) -> None:
+    good, findings = decode_all([data], "x")
+    assert len(good) + len(findings) == 1
+
+
+@given(detail=st.text(), fault=st.text(), at=st.integers(0, 2**53))
+def test_any_words_come_back(detail: str, fault: str, at: int) -> None:
+    try:
+        line = AuditLine(Decision(Millis(at), Reason.HELD, detail=detail, fault=fault), "act", "p")
+        data = encode_audit(line)
+    except TypeError:
+        # A lone surrogate is no text that JSON could carry.
+        assert any("\ud800" <= sign <= "\udfff" for sign in detail + fault)
+        return
+    assert b"\n" not in data
+    assert decode_audit(data, "here") == line

@@ -1,0 +1,121 @@
+"""Our ledgers as text: the same ledger the same text, and nothing half-read is used."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.domain.jobs.view import Incarnation
+from agent.domain.ledger import ClusterLedger, Course, Done, JobLedger, Member, Suspect
+from agent.domain.reschedule import JobRecords, RescheduleReason, RescheduleRecord, TaskReason
+from agent.domain.reset import Executor, Phase, Policy, Recovery, ResetDevice
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.errors import BadDocument
+from agent.wire.ledgerfile import (
+    decode_cluster_ledger,
+    decode_job_ledger,
+    encode_cluster_ledger,
+    encode_job_ledger,
+)
+
+JOB = JobId("train/demo")
+FULL = JobLedger(
+    JOB,
+    "solo",
+    owner="uid",
+    term=3,
+    life=Incarnation("0123", frozenset({"aa", "bb", "cc"})),
+    last_recovery=2,
+    courses=(
+        Course(
+            Recovery(
+                2,
+                Phase.SETTLING,
+                Policy.RESET,
+                Policy.RESTART_REQUEST,
+                (ResetDevice(2, 1, NodeName("n1"), 5, ("80C98000",)),),
+                NodeName("n1"),
+                Millis(1),
+                Millis(2),
+                Millis(3),
+                Millis(4),
+                executor=Executor.EXTERNAL,
+                shown="unrecovered",
+                retry_base=7,
+            ),
+            ("uid-0",),
+            "n1/chip/5/80C98000@1",
+            "RestartRequest",
+            "trace",
+        ),
+    ),
+    done={"1:0:5:0~RestartRequest~5": Done(Millis(1), Reason.RECOVERY_STARTED)},
+    members=(Member("uid-0", "demo-0", NodeName("n1"), (5,), "0"),),
+    suspects=(Suspect("uid-0", RescheduleReason.CARD_UNHEALTHY, Millis(1)),),
+    retry_times=2,
+    records=JobRecords(
+        JOB, 4, (RescheduleRecord("I0101 00:00:00", 1, (TaskReason("pod-failed", "p", "n", "0"),)),), "info"
+    ),
+)
+
+
+def test_everything_a_job_must_remember_comes_back() -> None:
+    assert decode_job_ledger(encode_job_ledger(FULL), "solo", "here") == FULL
+
+
+def test_a_fresh_ledger_comes_back() -> None:
+    fresh = JobLedger(JOB, "solo")
+    assert decode_job_ledger(encode_job_ledger(fresh), "solo", "here") == fresh
+
+
+def test_the_same_ledger_gives_the_same_text_whatever_the_order_of_a_set() -> None:
+    other = JobLedger(**{name: getattr(FULL, name) for name in JobLedger.__dataclass_fields__})
+    assert encode_job_ledger(other) == encode_job_ledger(FULL)
+    assert json.loads(encode_job_ledger(FULL))["life"]["members"] == ["aa", "bb", "cc"]
+
+
+def test_the_cluster_s_ledger_comes_back() -> None:
+    ledger = ClusterLedger("solo", 2, Millis(5), {"1:0:5:0~HELD": Done(Millis(1), Reason.HELD)})
+    assert decode_cluster_ledger(encode_cluster_ledger(ledger), "solo", "here") == ledger
+    assert json.loads(encode_cluster_ledger(ledger))["schema"] == 1
+
+
+def changed(**given: Any) -> str:
+    return json.dumps({**json.loads(encode_job_ledger(FULL)), **given})
+
+
+BAD = {
+    "no JSON": ("{", "the ledger is no JSON"),
+    "empty": ("", "the ledger is no JSON"),
+    "a list": ("[]", "a ledger of schema 1 is expected"),
+    "a newer schema": (changed(schema=2), "a ledger of schema 1 is expected"),
+    "no schema": ('{"job":"train/demo","cluster":"solo"}', "a ledger of schema 1 is expected"),
+    "another cluster": (changed(cluster="other"), "it belongs to cluster 'other', this agent to 'solo'"),
+    "a reason nobody knows": (changed(done={"x": {"at": 1, "reason": "BECAUSE"}}), "done/x/reason"),
+    "a phase nobody knows": (
+        changed(courses=[{"recovery": {"phase": "dancing"}, "pods": [], "fault": "", "level": ""}]),
+        "courses/0/recovery",
+    ),
+    "members that are text": (changed(members="x"), "members"),
+    "a missing job": ('{"schema":1,"cluster":"solo"}', "job"),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), BAD.values(), ids=BAD)
+def test_a_ledger_that_cannot_be_read_whole_is_refused_with_its_place(text: str, told: str) -> None:
+    with pytest.raises(BadDocument) as refused:
+        decode_job_ledger(text, "solo", "train/fault-agent-job-demo")
+    assert str(refused.value).startswith("train/fault-agent-job-demo: ")
+    assert told in str(refused.value)
+    assert refused.value.hint
+
+
+@given(
+    text=st.text(max_size=40)
+    | st.dictionaries(st.text(max_size=6), st.integers() | st.text(max_size=3)).map(json.dumps)
+)
+def test_no_text_breaks_the_reader(text: str) -> None:
+    with pytest.raises(BadDocument):
+        decode_cluster_ledger(text, "solo", "here")
