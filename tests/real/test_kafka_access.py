@@ -172,7 +172,7 @@ async def test_a_right_that_is_missing_is_named_with_user_topic_and_operation(ka
 
 
 async def test_a_broker_that_is_not_there_is_said_in_time(kafka_server: harness.Kafka) -> None:
-    settings = broker.settings_of(kafka_server.endpoint)
+    settings = broker.settings_of(kafka_server.endpoint, connect_timeout_s=1.0)
     kafka_server.process.pause()
     try:
         errors = [await refusal(settings, kind) for kind in OPENINGS]

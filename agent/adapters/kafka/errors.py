@@ -118,17 +118,18 @@ def _denied(error: BaseException, settings: KafkaSettings, doing: str, topic: st
 def _unreachable(error: BaseException, settings: KafkaSettings, doing: str) -> AgentError | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return CannotRun(
-            f"cannot {doing}: the broker's certificate is not trusted: {error.verify_message}",
+            f"cannot {doing}: the broker's certificate is not trusted: {getattr(error, 'verify_message', error)}",
             hint="check kafka.ca_file, and that the certificate is for this host name",
         )
     if isinstance(error, ssl.SSLError):
-        if error.reason == "WRONG_VERSION_NUMBER":
+        reason = getattr(error, "reason", None) or error  # only what OpenSSL raised has one
+        if reason == "WRONG_VERSION_NUMBER":
             return CannotRun(
                 f"cannot {doing}: the broker does not speak TLS there",
                 hint="check kafka.security_protocol and the port",
             )
         return CannotRun(
-            f"cannot {doing}: no TLS connection: {error.reason or error}",
+            f"cannot {doing}: no TLS connection: {reason}",
             hint="check kafka.cert_file, kafka.key_file and kafka.ca_file",
         )
     if isinstance(error, socket.gaierror):

@@ -19,7 +19,6 @@ PARTITION_BYTES: Final = 1_048_576
 """Fetched of one partition at a time; a single larger message comes all the same."""
 FETCH_BYTES: Final = 8_388_608
 STALL_S: Final = 10.0
-"""Records that are there and do not come for so long: the consumer is made anew."""
 
 
 class OutOfRange(Unavailable):
@@ -27,11 +26,15 @@ class OutOfRange(Unavailable):
 
 
 class Reader:
-    """Reads one topic. `positions`: partition to the offset of the next record that `take` gives."""
+    """Reads one topic. `positions`: partition to the offset of the next record that `take` gives.
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    `stall_s`: for so long records may be there and not come; then the consumer is made anew.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, *, stall_s: float = STALL_S) -> None:
         self._settings = settings
         self._topic = topic
+        self._stall_s = stall_s
         self._consumer: AIOKafkaConsumer | None = None
         self._buffer: list[ConsumerRecord] = []
         self._behind_since: float | None = None
@@ -106,14 +109,14 @@ class Reader:
         return -1 if highwater is None else highwater
 
     async def tell_stalled(self) -> None:
-        """Call when records are there and none came: after STALL_S of that the consumer is made anew.
+        """Call when records are there and none came: after `stall_s` of that the consumer is made anew.
 
         Raises Unavailable then.
         """
         now = asyncio.get_running_loop().time()
         if self._behind_since is None:
             self._behind_since = now
-        elif now - self._behind_since > STALL_S:
+        elif now - self._behind_since > self._stall_s:
             await self.drop()
             raise Unavailable(f"topic {self._topic}: records are there and do not come; connecting anew")
 

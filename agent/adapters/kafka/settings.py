@@ -119,5 +119,5 @@ def _reason(name: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file" if not Path(name).exists() else ""
     if isinstance(error, ssl.SSLError):
-        return f"not a PEM file that can be used ({error.reason or error})"
+        return f"not a PEM file that can be used ({getattr(error, 'reason', None) or error})"
     return str(error)

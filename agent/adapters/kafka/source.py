@@ -14,7 +14,7 @@ from aiokafka import ConsumerRecord
 
 from agent.adapters.kafka.lookout import EARLIEST, LATEST, Lookout, Topic
 from agent.adapters.kafka.places import Place, from_token, to_token
-from agent.adapters.kafka.reader import OutOfRange, Reader
+from agent.adapters.kafka.reader import STALL_S, OutOfRange, Reader
 from agent.adapters.kafka.settings import KafkaSettings
 from agent.domain.events import Position, Record
 from agent.domain.vocab import Millis
@@ -33,7 +33,8 @@ class KafkaFaultSource:
 
     `choose(count)` names the partitions to read for a count of partitions; those chosen for earlier counts, and those
     of the resume token, are read for good. `digest_of` is the hash of a record that the token carries. `survey_s`
-    is how often the topic is looked at for new partitions and for being another one.
+    is how often the topic is looked at for new partitions and for being another one, `stall_s` how long records may be
+    there and not come before the consumer is made anew.
     """
 
     finished = False
@@ -46,13 +47,14 @@ class KafkaFaultSource:
         digest_of: Callable[[Record], str],
         *,
         survey_s: float = 5.0,
+        stall_s: float = STALL_S,
     ) -> None:
         self._topic = topic
         self._choose = choose
         self._digest_of = digest_of
         self._survey_s = survey_s
         self._lookout = Lookout(settings, topic)
-        self._reader = Reader(settings, topic)
+        self._reader = Reader(settings, topic, stall_s=stall_s)
         self._is_open = False
         self._identity = b""
         self._places: dict[int, Place] = {}
