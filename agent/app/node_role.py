@@ -23,6 +23,8 @@ from agent.wire.report import decode
 READ_LIMIT = 2000
 REPORT_EVERY = 200
 """ms between two reports while events keep coming; the first of a quiet spell goes at once."""
+UNTOLD_LIMIT = 10_000
+"""Reasons kept while the journal does not take them; of more the oldest are let go of."""
 HEARTBEAT = MINUTE
 SILENCE = 3 * MINUTE
 """A foreign writer that has been silent for so long (ms) is gone."""
@@ -49,6 +51,8 @@ class Pulse:
 
     records: int = 0
     letters: int = 0
+    untold: int = 0
+    """Reasons that were let go of because the journal took none for too long."""
     reports: int = 0
     report_failures: int = 0
     caught_up: bool = False
@@ -67,7 +71,8 @@ class NodeParts:
     instance: str
     source: FaultSource
     reports: OwnReports
-    feed: ReportFeed
+    make_feed: Callable[[], ReportFeed]
+    """The reports of this node from now on; a new one for each claim, for nobody needs what was before it."""
     letters: DeadLetters
     audit: Journal
     make_side: Callable[[], NodeSide]
@@ -84,6 +89,7 @@ class NodeRole:
     def __init__(self, parts: NodeParts, say: Callable[[str], None]) -> None:
         self._p = parts
         self._say = say
+        self._feed = parts.make_feed()
         self._side = parts.make_side()
         self._taken = Taken()
         self._pending: dict[NodeName, NodeReport] = {}
@@ -91,61 +97,76 @@ class NodeRole:
         self._sent_at = Millis(0)
         self._tries = 0
         self.turns = 0
-        """How often the main loop has come round."""
+        """How often any of its loops has come round."""
         self.pulse = Pulse()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until told to stop. Raises CannotRun when this node's state belongs to somebody else or is too new."""
+        """Until told to stop. Raises CannotRun when this node's state belongs to somebody else or is too new, Refused
+        when a right is missing from the start.
+        """
         while not stop.is_set():
+            self.turns += 1
             try:
                 await self._life(stop)
             except AgentError as error:
-                if error.verdict is not Verdict.RETRY:
+                # What has worked may work again: a right that is taken away for a while ends nothing.
+                if error.verdict is Verdict.STOP or (error.verdict is Verdict.PARK and not self.pulse.reports):
                     raise
                 self._say(f"{error}; begun again")
                 await self._pause(stop, RETRY_S[-1])
             finally:
                 await self._p.source.close()
-                await self._p.feed.close()
+                await self._feed.close()
 
     async def _life(self, stop: asyncio.Event) -> None:
         """One claim and what follows from it, until fenced or stopped."""
+        self.pulse.caught_up = False
         if not await self._claim(stop):
             return
         await self._p.source.open(self._resume())
-        self._side.caught_up = False
         while not stop.is_set():
             self.turns += 1
-            batch = await self._p.source.read(READ_LIMIT)
-            for notice in batch.notices:
-                self._say(notice)
-            for item in batch.items:
-                if isinstance(item, Record):
-                    self._take(item)
-            if batch.at_end and not self._side.caught_up:
-                self._side.caught_up = self.pulse.caught_up = True
-                self._side.all_dirty()
+            # Nothing is read ahead of what cannot be reported: it would only pile up here.
+            at_end = await self._read() if not self._tries else False
             if self._side.caught_up:
                 self._side.tick(self._p.now(), self._taken)
             if await self._fenced():
                 await self._stand_by(stop)
                 return
             await self._settle(stop)
-            if batch.at_end:
+            if at_end:
                 await self._wait(stop)
         await self._last_words()
+
+    async def _read(self) -> bool:
+        """Take what is there; whether that was all."""
+        batch = await self._p.source.read(READ_LIMIT)
+        for notice in batch.notices:
+            self._say(notice)
+        for item in batch.items:
+            if isinstance(item, Record):
+                self._take(item)
+        if batch.at_end and not self._side.caught_up:
+            self._side.caught_up = self.pulse.caught_up = True
+            self._side.all_dirty()
+        return batch.at_end
 
     # --- claim and fence -----------------------------------------------------------------------------------------
 
     async def _claim(self, stop: asyncio.Event) -> bool:
         """Adopt the newest report, publish it whole with the next epoch, and read on until it is seen."""
         p = self._p
-        await p.feed.open()
+        # What an earlier life had not got out is read again; sent now, it would overwrite the claim with older news.
+        self._pending.clear()
+        self._taken = Taken()
+        self._feed = p.make_feed()
+        await self._feed.open()
         last = self._decoded(await p.reports.last(p.node, Millis(p.now() - 2 * HEARTBEAT)))
         while not stop.is_set():
+            self.turns += 1
             self._side = p.make_side()
             if last is not None:
-                self._side.restore(last, fresh=bool(last.machine and p.machine and last.machine != p.machine))
+                self._side.restore(self._of_this_machine(last))
             self._side.claim(p.node)
             mine = self._side.reports()[p.node]
             self._version = (mine.epoch, mine.seq)
@@ -159,19 +180,28 @@ class NodeRole:
             last = foreign
         return False
 
+    def _of_this_machine(self, last: NodeReport) -> NodeReport:
+        """The report, or of another machine under this node's name only how far it had read: its faults are not ours,
+        and read once more its records would bring them back.
+        """
+        if not (last.machine and self._p.machine) or last.machine == self._p.machine:
+            return last
+        self._say(f"{self._p.node} is another machine now; begun with nothing of machine {last.machine}")
+        return NodeReport(last.cluster, last.node, last.epoch, last.seq, last.instance, scanned=last.scanned)
+
     async def _seen(self, mine: NodeReport) -> NodeReport | None:
         """Wait for our own claim in the log; a foreign report that is newer than it comes back instead."""
         p = self._p
         deadline = asyncio.get_running_loop().time() + CLAIM_PATIENCE_S
         while asyncio.get_running_loop().time() < deadline:
-            data = (await p.feed.read()).get(p.node)
+            data = (await self._feed.read()).get(p.node)
             if data is not None:
-                seen = self._decoded(data)
+                seen = self._readable(data)
                 if seen is not None and seen.instance == mine.instance and seen.epoch == mine.epoch:
                     return None
                 if seen is not None and (seen.epoch, seen.seq) >= (mine.epoch, mine.seq):
                     return seen
-            await p.feed.wait(0.2)
+            await self._feed.wait(0.2)
         raise Unavailable(f"the claim of {p.node} did not come back within {CLAIM_PATIENCE_S:.0f} s")
 
     def _decoded(self, data: bytes | None) -> NodeReport | None:
@@ -192,15 +222,32 @@ class NodeRole:
             )
         return report
 
+    def _readable(self, data: bytes) -> NodeReport | None:
+        """A report that came while we report ourselves; None for one that nobody could use. Raises CannotRun for one
+        of another cluster or of a newer schema.
+        """
+        try:
+            return self._decoded(data)
+        except CannotRun as error:
+            cause = error.__cause__
+            if not isinstance(cause, BadReport) or cause.place == "schema":
+                raise
+            self._say(f"something that is no report was written for {self._p.node}: {cause}")
+            return None
+
     async def _fenced(self) -> bool:
         """Whether another agent has claimed this node; an older one that still writes is written over."""
-        data = (await self._p.feed.read()).get(self._p.node)
-        seen = self._decoded(data)
-        if seen is None or seen.instance == self._p.instance:
+        data = (await self._feed.read()).get(self._p.node)
+        if data is None:
             return False
-        if seen.epoch > self._version[0]:
+        seen = self._readable(data)
+        if seen is not None and seen.instance == self._p.instance:
+            return False
+        if seen is not None and seen.epoch > self._version[0]:
             return True
-        self._say(f"an agent of epoch {seen.epoch} still reports {self._p.node}; reported again")
+        if seen is not None:
+            self._say(f"an agent of epoch {seen.epoch} still reports {self._p.node}; reported again")
+        # Ours must be the one that is kept: a log keeps the last.
         self._side.all_dirty()
         self._sent_at = Millis(0)
         return False
@@ -210,11 +257,14 @@ class NodeRole:
         self._say(f"another agent reports {self._p.node} at a higher epoch; standing by")
         self.pulse.standing_by = True
         heard = self._p.now()
-        while not stop.is_set() and self._p.now() - heard <= SILENCE:
-            if (await self._p.feed.read()).get(self._p.node) is not None:
-                heard = self._p.now()
-            await self._p.feed.wait(1.0)
-        self.pulse.standing_by = False
+        try:
+            while not stop.is_set() and self._p.now() - heard <= SILENCE:
+                self.turns += 1
+                if (await self._feed.read()).get(self._p.node) is not None:
+                    heard = self._p.now()
+                await self._feed.wait(1.0)
+        finally:
+            self.pulse.standing_by = False
 
     # --- records and reports -------------------------------------------------------------------------------------
 
@@ -233,8 +283,7 @@ class NodeRole:
     async def _settle(self, stop: asyncio.Event) -> None:
         """Letters, then reasons, then the report that covers them; what fails is tried again with the newest state."""
         try:
-            await self._letters_and_reasons()
-            await self._report()
+            await self._everything()
         except AgentError as error:
             if error.verdict is not Verdict.RETRY:
                 raise
@@ -246,19 +295,41 @@ class NodeRole:
         else:
             self._tries = 0
 
-    async def _letters_and_reasons(self) -> None:
-        p, taken = self._p, self._taken
+    async def _everything(self) -> None:
+        """A journal that takes no reasons keeps no fault back: it is told once the report is out."""
+        await self._letters()
+        untold: AgentError | None = None
+        try:
+            await self._reasons()
+        except AgentError as error:
+            untold = error
+        await self._report()
+        if untold is not None:
+            raise untold
+
+    async def _letters(self) -> None:
+        taken = self._taken
         if taken.letters:
-            await p.letters.append(taken.letters)
+            await self._p.letters.append(taken.letters)
             self.pulse.letters += len(taken.letters)
             taken.letters.clear()
-        if taken.decisions:
-            await p.audit.append([encode_audit(self._line(one)) for one in taken.decisions])
-            for one in taken.decisions:
-                self.pulse.reasons[str(one.reason)] = self.pulse.reasons.get(str(one.reason), 0) + 1
-            taken.decisions.clear()
         self.pulse.records += taken.records
         taken.records = 0
+
+    async def _reasons(self) -> None:
+        decisions = self._taken.decisions
+        if not decisions:
+            return
+        try:
+            await self._p.audit.append([encode_audit(self._line(one)) for one in decisions])
+        except AgentError:
+            spare = max(0, len(decisions) - UNTOLD_LIMIT)
+            del decisions[:spare]
+            self.pulse.untold += spare
+            raise
+        for one in decisions:
+            self.pulse.reasons[str(one.reason)] = self.pulse.reasons.get(str(one.reason), 0) + 1
+        decisions.clear()
 
     def _line(self, decision: Decision) -> AuditLine:
         return AuditLine(decision, self._p.mode, self._p.policy, self._p.meaning(decision.fault))
@@ -267,9 +338,10 @@ class NodeRole:
         """At once when the last one is long ago, then at most each REPORT_EVERY; a heartbeat in any case."""
         p, now = self._p, self._p.now()
         since = now - self._sent_at
-        if since >= HEARTBEAT:
+        overdue = not 0 <= since < HEARTBEAT  # a clock that was set back must not silence us until it is there again
+        if overdue:
             self._side.all_dirty()
-        if not (self._side.eventful or self._pending or since >= HEARTBEAT) or 0 <= since < REPORT_EVERY:
+        if not (self._side.eventful or self._pending or overdue) or 0 <= since < REPORT_EVERY:
             return
         self._pending.update(self._side.reports())
         report = self._pending.get(p.node)
@@ -284,11 +356,10 @@ class NodeRole:
 
     async def _last_words(self) -> None:
         """On a clean stop everything read is reported, if the log answers."""
+        self._side.all_dirty()
+        self._sent_at = Millis(0)
         with contextlib.suppress(AgentError):
-            await self._letters_and_reasons()
-            self._side.all_dirty()
-            self._sent_at = Millis(0)
-            await self._report()
+            await self._everything()
 
     def _take(self, record: Record) -> None:
         """Ours is decided; another node's in the same partition only moves our place."""
@@ -296,6 +367,9 @@ class NodeRole:
         at = now if self._side.caught_up else Millis(min(record.timestamp or now, now))
         if record.key == self._p.node.encode():
             self._side.take(record, at, self._taken)
+            # Also one that changes nothing, or could not be used: who waits for it must see that it was read.
+            self._side.claim(self._p.node)
+            self._side.eventful = True
         else:
             self._side.skip(self._p.node, record, at)
 

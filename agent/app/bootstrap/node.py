@@ -4,6 +4,7 @@ The one rule: nothing here, nor anything it imports, knows Kubernetes (an import
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import uuid
@@ -21,7 +22,8 @@ from agent.adapters.kafka import (
 )
 from agent.adapters.otel import make_tracer
 from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, wall_clock
-from agent.app.bootstrap.topics import kafka_of
+from agent.app.bootstrap.patience import Stopped, patiently
+from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
 from agent.app.node_app import NodeSide
 from agent.app.node_role import NodeParts, NodeRole
@@ -29,7 +31,7 @@ from agent.app.settings import Settings
 from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
 from agent.domain.vocab import Millis, Mode, NodeName
-from agent.errors import BadUsage
+from agent.errors import AgentError, BadUsage
 
 LOOK_S = 5.0
 """How often the reader's progress is looked at for liveness."""
@@ -37,7 +39,8 @@ LOOK_S = 5.0
 
 def run_node(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
     """The node role until SIGTERM or SIGINT. Raises CannotRun, Refused, BadUsage."""
-    asyncio.run(_run(settings, policy_path, say))
+    with contextlib.suppress(Stopped):
+        asyncio.run(_run(settings, policy_path, say))
 
 
 async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
@@ -70,7 +73,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             instance=instance,
             source=source,
             reports=log,
-            feed=KafkaReportFeed(
+            make_feed=lambda: KafkaReportFeed(
                 kafka,
                 names.topic("reports"),
                 frozenset({node}),
@@ -106,12 +109,13 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             )
             await server.open()
             stack.push_async_callback(server.close)
+        say(f"node role of {node} in cluster {settings.cluster.id}, policy {policy.digest[:12]}")
         for port in (log, letters, audit):
             stack.push_async_callback(port.close)
-            await port.open()
+            await patiently(port.open, stop, say)
+        await patiently(lambda: reports_fit(settings, kafka, say), stop, say)
         watching = asyncio.create_task(_watch(source, watchdog, role), name="watchdog")
         stack.callback(watching.cancel)
-        say(f"node role of {node} in cluster {settings.cluster.id}, policy {policy.digest[:12]}")
         await role.run(stop)
 
 
@@ -122,8 +126,10 @@ async def _watch(source: KafkaFaultSource, watchdog: Watchdog, role: NodeRole) -
         if role.turns != turned:
             turned = role.turns
             watchdog.turned(wall_clock())
-        if not role.pulse.standing_by:
-            watchdog.observe(await source.look(), wall_clock())
+        if role.pulse.caught_up and not role.pulse.standing_by:
+            # A broker that does not answer is nothing that a restart would mend.
+            with contextlib.suppress(AgentError):
+                watchdog.observe(await source.look(), wall_clock())
         await asyncio.sleep(LOOK_S)
 
 

@@ -4,7 +4,7 @@ The one rule: nothing is changed that was not asked for; `check` only looks.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.adapters.kafka import (
@@ -19,7 +19,7 @@ from agent.adapters.kafka import (
 from agent.adapters.kafka.writer import Message, Writer
 from agent.app.settings import Settings
 from agent.domain.events import Record
-from agent.errors import BadUsage
+from agent.errors import BadUsage, CannotRun
 from agent.wire.requeue import requeued
 
 
@@ -52,6 +52,20 @@ def create_topics(settings: Settings, event_partitions: int, replicas: int) -> l
 def check_topics(settings: Settings, event_partitions: int) -> list[Finding]:
     """What is wrong with the topics. Raises CannotRun, Refused, Unavailable."""
     return asyncio.run(check(kafka_of(settings), _plan(settings, event_partitions)))
+
+
+async def reports_fit(settings: Settings, kafka: KafkaSettings, say: Callable[[str], None]) -> None:
+    """Look at the reports topic before anything is kept in it, as far as the account may see its settings.
+
+    Raises CannotRun when its cleanup policy would let reports, which are each node's only memory, run out of time.
+    """
+    plan = next(one for one in _plan(settings, 1) if one.name == settings.kafka.topic("reports"))
+    for finding in await check(kafka, (plan,)):
+        setting = finding.what.partition(" ")[0]
+        if setting == "cleanup.policy":
+            raise CannotRun(f"topic {finding.topic}: {finding.what}", hint=finding.fix)
+        if setting in plan.wants:
+            say(str(finding))
 
 
 def _plan(settings: Settings, event_partitions: int) -> tuple[TopicPlan, ...]:
