@@ -6,46 +6,28 @@ The one rule: decide, then write the ledgers, then the documents; a document is 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from zoneinfo import ZoneInfo
+from dataclasses import replace
 
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
-from agent.app.publisher import Published, Publisher, Rendered
-from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, document_seen, evolve
+from agent.app.press import Press, Wishes
+from agent.app.publisher import Published
+from agent.app.slots import Slots
+from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, evolve
 from agent.domain.events import Decision, NodeReport
 from agent.domain.ledger import last_decided
-from agent.domain.rail.reservations import HoldState, advance
-from agent.domain.reset import Merge, Phase
-from agent.domain.vocab import JobId, Millis, Mode, NodeName, Reason
+from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
 from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
-from agent.wire.railfile import PLAN_KEY, encode_plan, plan_document, plan_name
+from agent.wire.railfile import encode_plan, plan_document
 
 NO_JOB = JobId("")
-_SEEN = (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED, Reason.NO_RESET_CONFIG)
-"""Answers after which it is known what the document holds."""
 RESET_PREFIX = "reset-config-"
+REFUSED_AGAIN = MINUTE
+"""Before a document or ledger that was refused is tried again, ms."""
 ROUNDS = 12
 """Decide-and-write rounds of one step. A recovery needs three at most; more would be a circle, and is told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the settings say about the documents."""
-
-    manager: str
-    mode: Mode
-    """Global mode; in observe the store is a shadow and nothing real is written."""
-    vcjob: Mode
-    vcjob_namespace: str
-    vcjob_sole: bool
-    reschedule: Mode
-    reschedule_namespace: str
-    reschedule_sole: bool
-    create_reset_config: bool
-    zone: ZoneInfo
 
 
 class Coordinator:
@@ -64,7 +46,7 @@ class Coordinator:
         self.book = book
         self._store = store
         self._ledgers = ledgers
-        self._publisher = Publisher(store, wishes.manager)
+        self._press = Press(book, store, ledgers, wishes)
         self._wishes = wishes
         self._tracer = tracer
         self._tell = tell
@@ -73,8 +55,11 @@ class Coordinator:
         """Set when something came in that may want a step."""
         self._jobs: set[JobId] = set()
         self._nodes: set[NodeName] = set()
-        self._gone: set[JobId] = set()
-        self._unpublished: set[tuple[str, JobId]] = set()
+        self._slots = Slots()
+        self._refused_again: Millis | None = None
+        """When ledgers that were refused are tried again."""
+        self._inherited: set[NodeName] = set()
+        """Nodes known by the entry that stood in the document at the start, and by nothing else yet."""
         self._last: dict[tuple[str, JobId], Reason] = {}
 
     # --- what comes in -------------------------------------------------------------------------------------------
@@ -86,11 +71,12 @@ class Coordinator:
         """
         self.book.forget_ledgers()
         self._last.clear()
-        self._unpublished.clear()
+        self._slots.clear()
+        self._refused_again = None
         await self._ledgers.load(self.book, now, self._tell)
         vcjob = await self._read(self._wishes.vcjob_namespace, docs.VCJOB_NAME)
         if vcjob is not None:
-            self._look_for_volcano(vcjob)
+            self._press.look_for_volcano(vcjob)
             with suppress(BadDocument):
                 entries = decode_fault_nodes(vcjob.data.get(docs.FAULT_NODE, ""))
                 self.book.entries.update({entry.node: entry for entry in entries})
@@ -104,20 +90,17 @@ class Coordinator:
                     self.book.known_records[JobId(job)] = known.total
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
-        self._unpublished.update(("plan", job) for job in self._ledgers.plans)
+        for job in self._ledgers.plans:
+            self._slots.add(("plan", job))
         if self.book.cluster.term > term:
             raise Fenced(f"term {self.book.cluster.term} has written already, this is term {term}")
         if self.book.cluster.term < term:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, term=term)))
             await self._ledgers.store(self.book)
         self._jobs.update(self.book.ledgers)
-        self._nodes.update(self.book.reports)
+        self._inherited = self.book.entries.keys() - self.book.reports.keys()
+        self._nodes.update(self.book.reports, self.book.vanished, self._inherited)
         self._jobs.update(job.id for job in self.book.jobs.jobs())
-
-    def _look_for_volcano(self, vcjob: ConfigMap) -> None:
-        """Another hand in its own document is the plugin's, unless the operator says that it is history."""
-        foreign = docs.foreign_writers(vcjob, self._wishes.manager)
-        self.book.volcano_seen = bool(foreign) and not self._wishes.vcjob_sole
 
     async def _read(self, namespace: str, name: str) -> ConfigMap | None:
         try:
@@ -142,35 +125,50 @@ class Coordinator:
         # A pod may have left the node a moment before its fault is read; its job still remembers it.
         self._jobs.update(self.book.former.get(node, ()))
 
+    def buried(self, node: NodeName) -> None:
+        """The node's report was removed: it is gone for good, and what was written of it goes too."""
+        self.book.reports.pop(node, None)
+        self._inherited.discard(node)
+        self.touched((), (node,))
+
     def touched(self, jobs: Iterable[JobId], nodes: Iterable[NodeName]) -> None:
         """Jobs and nodes whose objects have changed."""
         self._jobs.update(jobs)
         self._nodes.update(nodes)
+        if self._jobs or self._nodes:
+            self.woken.set()
 
     @property
     def idle(self) -> bool:
         """Nothing waits to be decided or written."""
-        return not (self._jobs or self._nodes or self._unpublished)
+        return not (self._jobs or self._nodes or self._slots)
 
     def document_changed(self, namespace: str, name: str) -> None:
         """Somebody has changed one of the documents we write: it is rendered again."""
         wishes = self._wishes
         if (namespace, name) == (wishes.vcjob_namespace, docs.VCJOB_NAME):
-            self._unpublished.add((Shared.VCJOB, JobId("")))
+            self._slots.changed_by_other((Shared.VCJOB, NO_JOB))
         elif (namespace, name) == (wishes.reschedule_namespace, docs.RESCHEDULE_NAME):
-            self._unpublished.add((Shared.RECORDS, JobId("")))
+            self._slots.changed_by_other((Shared.RECORDS, NO_JOB))
         elif name.startswith(RESET_PREFIX):
-            self.woken.set()
             place = f"{namespace}/{name}"
-            self._jobs.update(job for job, known in self._ledgers.reset_names.items() if known == place)
+            for job in [job for job, known in self._ledgers.reset_names.items() if known == place]:
+                ledger = self.book.ledgers.get(job)
+                if ledger is not None and ledger.courses:
+                    self._slots.changed_by_other(("reset", job))
+                else:
+                    self._jobs.add(job)
+        if not self.idle:
+            self.woken.set()
 
     def latest(self) -> Millis:
         """The newest time at which the ledgers say that something was decided, ms; 0: nothing was."""
         return max((last_decided(ledger) for ledger in self.book.ledgers.values()), default=Millis(0))
 
     def next_deadline(self) -> Millis | None:
-        """When the next recovery or rail question is due, or None."""
-        return min(self.book.deadlines.values(), default=None)
+        """When the next recovery or rail question is due, or what was refused is tried again, or None."""
+        others = (at for at in (self._slots.next_at(), self._refused_again) if at is not None)
+        return min((*self.book.deadlines.values(), *others), default=None)
 
     # --- decide, persist, publish --------------------------------------------------------------------------------
 
@@ -181,39 +179,71 @@ class Coordinator:
         """
         for _ in range(ROUNDS):
             self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
-            if not (self._jobs or self._nodes or self._unpublished):
+        self._slots.wake(now)
+        if self._refused_again is not None and self._refused_again <= now:
+            self._refused_again = None
+            allowed = await self._ledgers.try_again(self.book)
+            self._jobs.update(allowed)
+            self._note_refused(now)
+        for _ in range(ROUNDS):
+            if self.idle:
                 return
             jobs, nodes = sorted(self._jobs), sorted(self._nodes)
+            # Cleared now: what comes in while we wait for a service is news.
+            self._jobs.clear()
+            self._nodes.clear()
             traces = self._decide(jobs, nodes, now)
-            await self._flush()  # once the ledger says done, the reasons are not made again
-            await self._ledgers.store(self.book)
-            self._jobs.difference_update(jobs)
-            self._nodes.difference_update(nodes)
+            try:
+                await self._flush()  # once the ledger says done, the reasons are not made again
+                await self._keep(now)
+            except BaseException:
+                self._jobs.update(jobs)
+                self._nodes.update(nodes)
+                raise
             await self._publish(jobs, now, traces)
         self._tell(Decision(now, Reason.RECOVERY_RUNNING, detail=f"still changing after {ROUNDS} rounds"))
+
+    async def _keep(self, now: Millis) -> None:
+        """Bring the ledgers to the store. A job whose ledger is refused waits alone, with nothing of it done."""
+        for job, place, why in await self._ledgers.store(self.book):
+            detail = f"{why}; nothing is begun or written for this job until it is allowed"
+            self._tell(Decision(now, Reason.DOCUMENT_REFUSED, job=job, detail=detail, document=place))
+        self._note_refused(now)
+
+    def _note_refused(self, now: Millis) -> None:
+        if self._ledgers.refused and self._refused_again is None:
+            self._refused_again = Millis(now + REFUSED_AGAIN)
 
     def _decide(self, jobs: list[JobId], nodes: list[NodeName], now: Millis) -> dict[JobId, str]:
         """Every verdict, taken into the book and told; gives each job's trace, and under no name the first of all."""
         traces: dict[JobId, str] = {}
         for node in nodes:
-            self._take(decide_node(self.book, node, now), NO_JOB, traces)
+            if not self._is_unknown(node):
+                self._take(decide_node(self.book, node, now), NO_JOB, traces)
         for job in jobs:
             self._note_gone(job)
             verdict = decide_job(self.book, job, now, self._wishes.zone)
             self._take(verdict, job, traces)
             if job in verdict.plans:
-                self._unpublished.add(("plan", job))
+                self._slots.add(("plan", job))
                 self._note_plan(job)
-        self._unpublished.update((shared, NO_JOB) for shared in self.book.changed)
-        self.book.changed.clear()
         return traces
+
+    def _is_unknown(self, node: NodeName) -> bool:
+        """Nothing but an earlier entry speaks of the node, and it is there: the entry stays as it is. That nobody has
+        reported is no sign of health.
+        """
+        jobs = self.book.jobs
+        if node not in self._inherited or node in self.book.reports or node in self.book.vanished:
+            return False
+        return jobs.node(node) is not None or next(iter(jobs.nodes()), None) is None
 
     def _note_gone(self, job: JobId) -> None:
         """A job that is no more leaves remain-retry-times, also when it went while nobody was looking."""
         if self.book.jobs.job(job) is not None:
-            self._gone.discard(job)
-        elif job not in self._gone:
-            self._gone.add(job)
+            self._press.gone.discard(job)
+        elif job not in self._press.gone:
+            self._press.gone.add(job)
             self.book.changed.add(Shared.VCJOB)
 
     def _take(self, verdict: Verdict, job: JobId, traces: dict[JobId, str]) -> None:
@@ -247,98 +277,47 @@ class Coordinator:
         for job in jobs:
             ledger = self.book.ledgers.get(job)
             if ledger is not None and ledger.courses:
-                self._unpublished.add(("reset", job))
+                self._slots.add(("reset", job))
+        for shared in self.book.changed:
+            self._slots.add((shared, NO_JOB))
+        self.book.changed.clear()
         failed: AgentError | None = None
-        for kind, job in sorted(self._unpublished):
+        slots = self._slots.take(now)
+        for slot in slots:
+            kind, job = slot
             trace = traces.get(job, "")
             with self._tracer.span("document", trace, kind=kind, job=job) as span:
                 try:
-                    done = await self._publish_one(kind, job, now)
+                    done, verdict = await self._press.publish(kind, job, now)
                 except (Conflict, Unavailable) as error:
                     failed = failed or error
+                    self._slots.add(slot)
                     continue
+                except BaseException:
+                    for left in slots[slots.index(slot) :]:
+                        self._slots.add(left)
+                    raise
+                if verdict.ledgers:
+                    self._take(verdict, job, {})
+                    self._jobs.add(job)
                 if done is not None:
                     span.set(document=f"{done.namespace}/{done.name}", reason=str(done.reason))
                     self._told(kind, job, done, now, trace)
-            self._unpublished.discard((kind, job))
+                    self._follow_up(slot, done, now)
         if failed is not None:
             raise failed
 
-    async def _publish_one(self, kind: str, job: JobId, now: Millis) -> Published | None:
-        match kind:
-            case Shared.VCJOB:
-                wishes = self._wishes
-                return await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, self._vcjob, wishes.vcjob)
-            case Shared.RECORDS:
-                return await self._publish_records()
-            case "plan":
-                return await self._publish_plan(job, now)
-            case _:
-                return await self._publish_reset(job, now)
-
-    def _vcjob(self, live: ConfigMap | None) -> Rendered:
-        if live is not None:
-            self._look_for_volcano(live)
-        barred = docs.barred(live, self._wishes.manager, self._wishes.vcjob_sole)
-        return barred or docs.render_vcjob(self.book, frozenset(self._gone), live)
-
-    async def _publish_records(self) -> Published | None:
-        wishes = self._wishes
-        if not any(ledger.records for ledger in self.book.ledgers.values()):
-            return None
-
-        def render(live: ConfigMap | None) -> Rendered:
-            barred = docs.barred(live, wishes.manager, wishes.reschedule_sole)
-            return barred or docs.render_reschedule(self.book, live)
-
-        return await self._publisher.publish(
-            wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
-        )
-
-    async def _publish_reset(self, job_id: JobId, now: Millis) -> Published | None:
-        ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)
-        if ledger is None or not ledger.courses:
-            return None
-        namespace, name = self._reset_name(job_id)
-        found: dict[int, Merge] = {}
-        # What was begun in act mode is also ended when the document is not to be driven any more.
-        ending = all(course.recovery.phase is Phase.LEAVING for course in ledger.courses)
-        done = await self._publisher.publish(
-            namespace,
-            name,
-            lambda live: docs.render_reset(ledger, job, self._wishes.create_reset_config, now, found, live),
-            Mode.ACT if ending else self.book.limits.reset_mode,
-        )
-        if done.reason in _SEEN:
-            verdict = document_seen(self.book, job_id, found, now)
-            if verdict.ledgers:
-                self._take(verdict, job_id, {})
-                self._jobs.add(job_id)
-        return done
-
-    def _reset_name(self, job_id: JobId) -> tuple[str, str]:
-        job = self.book.jobs.job(job_id)
-        if job is not None:
-            self._ledgers.reset_names[job_id] = f"{job.namespace}/reset-config-{job.owner_name or job.name}"
-        namespace, _, name = self._ledgers.reset_names.get(job_id, f"{job_id.partition('/')[0]}/").partition("/")
-        return namespace, name
-
-    async def _publish_plan(self, job_id: JobId, now: Millis) -> Published | None:
-        job, text = self.book.jobs.job(job_id), self._ledgers.plans.get(job_id)
-        if job is None or text is None:
-            return None
-        rendered = Rendered(Reason.WRITTEN, {PLAN_KEY: text}, owner=docs.owner_reference(job))
-        name = plan_name(job.owner_name or job.name)
-        mode = Mode.DISABLED if self._wishes.mode is Mode.DISABLED else Mode.ACT
-        done = await self._publisher.publish(job.namespace, name, lambda _: rendered, mode)
-        if self.book.rails is not None and done.reason in _SEEN:
-            reserved = {
-                one.plan for one in self.book.rails.entries if one.job == job_id and one.state is HoldState.RESERVED
-            }
-            for plan in sorted(reserved):
-                self.book.rails = advance(self.book.rails, plan, HoldState.ADVISED, now=now)
-            await self._ledgers.store(self.book)
-        return done
+    def _follow_up(self, slot: tuple[str, JobId], done: Published, now: Millis) -> None:
+        """What was refused is tried again; what another hand keeps changing is left to it for a while."""
+        if done.reason is Reason.DOCUMENT_REFUSED:
+            self._slots.later(slot, Millis(now + REFUSED_AGAIN))
+        fight = self._slots.seen(slot, done.changed, now)
+        if fight is not None:
+            times, until = fight
+            others = ", ".join(docs.foreign_writers(done.live, self._wishes.manager)) or "somebody"
+            detail = f"{others} changed it back {times} times; left as it is for {(until - now) / 1000:g} s"
+            place = f"{done.namespace}/{done.name}"
+            self._tell(Decision(now, Reason.FOREIGN_WRITER_LIVE, job=slot[1], detail=detail, document=place))
 
     def _told(self, kind: str, job: JobId, done: Published, now: Millis, trace: str) -> None:
         """A document that changed, or that did not for a new reason."""

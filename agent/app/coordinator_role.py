@@ -16,8 +16,8 @@ from agent.app.deputy import Deputy, told_by_deputy
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Record
 from agent.domain.vocab import HOUR, SECOND, Millis, NodeName, Reason
-from agent.errors import AgentError, BadReport, Fenced, Verdict
-from agent.ports import ConfigMap, DeadLetters, DocumentStore, FaultSource, Journal, Now, ObjectFeed, ReportFeed
+from agent.errors import AgentError, BadReport, Verdict
+from agent.ports import DeadLetters, FaultSource, Journal, Now, ObjectFeed, ReportFeed
 from agent.wire.audit import AuditLine, encode_audit
 from agent.wire.report import decode
 
@@ -27,6 +27,14 @@ TOMBSTONE_AFTER = 24 * HOUR
 UNKNOWN_AFTER = 180 * SECOND
 """A node that has not reported for so long (ms) is unknown: what was written of it stays as it is."""
 BACK_OFF_S = 1.0
+REFUSED_S = 10.0
+"""Before asking again for what a service has refused."""
+LISTEN_S = 1.0
+"""How long the acting loop rests at most."""
+AUDIT_PATIENCE = 10 * SECOND
+"""A journal that takes nothing for so long (ms) holds up no recovery any more; reasons wait here."""
+UNTOLD_LIMIT = 20_000
+"""Reasons kept meanwhile; of more the oldest are let go of."""
 
 
 @dataclass(slots=True)
@@ -41,6 +49,8 @@ class Pulse:
     foreign: set[NodeName] = field(default_factory=set)
     steps: int = 0
     letters: int = 0
+    untold: int = 0
+    """Reasons that were let go of because the journal took none for too long."""
     reasons: dict[str, int] = field(default_factory=dict)
 
 
@@ -65,31 +75,6 @@ class CoordinatorParts:
     meaning: Callable[[str], str]
 
 
-class FencedStore:
-    """A DocumentStore that writes only while the lease is surely ours."""
-
-    def __init__(self, store: DocumentStore, leading: Callable[[], bool]) -> None:
-        self._store = store
-        self._leading = leading
-        self.get = store.get
-        self.list = store.list
-        self.watch = store.watch
-
-    async def put(self, document: ConfigMap) -> ConfigMap:
-        """Raises Fenced instead of sending when the lease may have passed on."""
-        self._check(document.namespace, document.name)
-        return await self._store.put(document)
-
-    async def delete(self, namespace: str, name: str, resource_version: str) -> None:
-        """As put."""
-        self._check(namespace, name)
-        await self._store.delete(namespace, name, resource_version)
-
-    def _check(self, namespace: str, name: str) -> None:
-        if not self._leading():
-            raise Fenced(f"{namespace}/{name} is not written: the lease may have passed on")
-
-
 class CoordinatorRole:
     """Reads always, acts while it leads."""
 
@@ -97,12 +82,19 @@ class CoordinatorRole:
         self._p = parts
         self._say = say
         self._lines: list[AuditLine] = []
+        self._untold_since: Millis | None = None
+        self._deaf_until = Millis(0)
+        self._has_listened = False
+        self._letters: list[Record] = []
         self._waiting_since: dict[NodeName, Millis] = {}
         self._heard_at: dict[NodeName, Millis] = {}
         self.listening = False
         """The event stream is open: this replica stands in for silent nodes."""
         self.turns = 0
-        """How often either loop has come round."""
+        """How often reports and objects have been read."""
+        self.acted = 0
+        """How often the leader's loop has come round, failures included."""
+        self._findings: dict[str, None] = {}
         self._completed = asyncio.Event()
         self.pulse = Pulse()
 
@@ -112,37 +104,59 @@ class CoordinatorRole:
         self._lines.append(AuditLine(decision, self._p.mode, self._p.policy, meaning))
 
     async def flush_audit(self) -> None:
-        """Journal and announce the reasons noted so far."""
+        """Journal and announce the reasons noted so far.
+
+        Raises Unavailable; when that has gone on for AUDIT_PATIENCE it returns with the reasons kept, for recoveries
+        wait for no journal.
+        """
         if not self._lines:
             return
         lines, self._lines = self._lines, []
         try:
             await self._p.audit.append([encode_audit(line) for line in lines])
-        except AgentError:
-            self._lines = lines + self._lines
+        except AgentError as error:
+            self._keep(lines)
+            now = self._p.now()
+            since = self._untold_since = now if self._untold_since is None else self._untold_since
+            if error.verdict is Verdict.STOP or now - since < AUDIT_PATIENCE:
+                raise
+            return
+        except BaseException:
+            self._keep(lines)
             raise
+        self._untold_since = None
         for line in lines:
             reason = str(line.decision.reason)
             self.pulse.reasons[reason] = self.pulse.reasons.get(reason, 0) + 1
             await self._p.announce(line)
+
+    def _keep(self, lines: list[AuditLine]) -> None:
+        kept = lines + self._lines
+        self._lines = kept[-UNTOLD_LIMIT:]
+        self.pulse.untold += len(kept) - len(self._lines)
 
     # --- always: keep the books warm -----------------------------------------------------------------------------
 
     async def follow(self, stop: asyncio.Event) -> None:
         """Read reports and objects for as long as the process lives."""
         p = self._p
-        await p.feed.open()
         await p.objects.open()
+        is_open = False
         try:
             while not stop.is_set():
                 try:
+                    if not is_open:
+                        await p.feed.open()
+                        is_open = True
                     await self._read()
                 except AgentError as error:
-                    if error.verdict is not Verdict.RETRY:
+                    # A right that is taken away for a while ends nothing; one that was never there does.
+                    if error.verdict is Verdict.STOP or (error.verdict is Verdict.PARK and not self.pulse.complete):
                         raise
                     self._say(f"{error}; read again")
                     await _pause(stop, BACK_OFF_S)
-                await _first_of(stop, p.feed.wait(SECOND / 1000), p.objects.wait(SECOND / 1000))
+                else:
+                    await first_of(stop.wait(), p.feed.wait(LISTEN_S), p.objects.wait(LISTEN_S))
         finally:
             await p.feed.close()
             await p.objects.close()
@@ -158,13 +172,15 @@ class CoordinatorRole:
             p.coordinator.touched(touched.jobs, touched.nodes)
             if kind == "ConfigMap":
                 p.coordinator.document_changed(namespace, name)
+        self._tell_findings()
         fresh: dict[NodeName, NodeReport] = {}
         for node, data in (await p.feed.read()).items():
             report = self._report(node, data)
             if report is not None:
-                fresh[node] = report
                 self._heard_at[node] = p.now()
-                p.deputy.forget(node)
+                known = p.coordinator.book.reports.get(node)
+                if known is None or (known.epoch, known.seq) < (report.epoch, report.seq):
+                    fresh[node] = p.deputy.spoke(node, report, p.now())
         p.coordinator.reports(fresh)
         self.pulse.reports += len(fresh)
         self.pulse.complete = p.feed.complete and p.objects.complete
@@ -173,24 +189,46 @@ class CoordinatorRole:
 
     def _report(self, node: NodeName, data: bytes | None) -> NodeReport | None:
         """A usable report. One that cannot be read, or of another cluster, leaves what was known as it is."""
+        p, pulse = self._p, self.pulse
         if data is None:
-            self._p.coordinator.book.reports.pop(node, None)
+            p.coordinator.buried(node)
+            p.deputy.forget(node)
+            pulse.unreadable.discard(node)
+            pulse.foreign.discard(node)
+            self._heard_at.pop(node, None)
             return None
         try:
             report = decode(data)
         except BadReport as error:
-            if node not in self.pulse.unreadable:
-                self.pulse.unreadable.add(node)
-                self.tell(Decision(self._p.now(), Reason.DOCUMENT_UNREADABLE, node=node, detail=f"report: {error}"))
+            if node not in pulse.unreadable:
+                pulse.unreadable.add(node)
+                p.deputy.frozen.add(node)
+                self.tell(Decision(p.now(), Reason.DOCUMENT_UNREADABLE, node=node, detail=f"report: {error}"))
+                p.coordinator.woken.set()
             return None
-        self.pulse.unreadable.discard(node)
-        if report.cluster != self._p.cluster:
-            if node not in self.pulse.foreign:
-                self.pulse.foreign.add(node)
+        pulse.unreadable.discard(node)
+        if report.cluster != p.cluster:
+            if node not in pulse.foreign:
+                pulse.foreign.add(node)
+                p.deputy.frozen.add(node)
                 self._say(f"a report of {node} belongs to cluster {report.cluster!r} and is ignored; see kafka.prefix")
             return None
+        pulse.foreign.discard(node)
+        p.deputy.frozen.discard(node)
         # Until it has caught up a node does not know its own present: what was known of it stays.
         return report if report.caught_up else None
+
+    def _tell_findings(self) -> None:
+        """Objects that cannot be read or watched, each once; the list itself must not grow with each change of one."""
+        world = self._p.world
+        for finding in (*world.findings, *self._p.objects.findings()):
+            if finding not in self._findings:
+                self._say(finding)
+            self._findings.pop(finding, None)
+            self._findings[finding] = None
+        world.findings.clear()
+        while len(self._findings) > 1000:
+            del self._findings[next(iter(self._findings))]
 
     def unknown_nodes(self) -> tuple[NodeName, ...]:
         """Nodes that have not reported for UNKNOWN_AFTER."""
@@ -206,8 +244,7 @@ class CoordinatorRole:
         try:
             await self._completed.wait()
             await self._retry(lambda: p.coordinator.start(p.now(), term))
-            await self._retry(lambda: p.events.open(self._resume()))
-            self.listening = True
+            p.deputy.begin()
             while True:
                 await self._retry(self._turn)
                 await self._rest()
@@ -216,21 +253,33 @@ class CoordinatorRole:
             await p.events.close()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Once more after a pause for as long as the world does not answer; everything else ends the term."""
+        """Once more after a pause for as long as the world does not answer, or says no: a right may be given again,
+        and another term would be refused the same. Everything else ends the term.
+        """
         while True:
+            self.acted += 1
             try:
                 await work()
             except AgentError as error:
-                if error.verdict is not Verdict.RETRY:
+                if error.verdict is Verdict.STOP:
                     raise
                 self._say(f"{error}; tried again")
-                await asyncio.sleep(BACK_OFF_S)
+                await asyncio.sleep(BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S)
             else:
                 return
 
     async def _turn(self) -> None:
         p, now = self._p, self._p.now()
-        await self._listen(now)
+        if self._deaf_until <= now:
+            try:
+                await self._listen(now)
+            except AgentError as error:
+                if error.verdict is Verdict.STOP and not self._has_listened:
+                    raise
+                # What the nodes report themselves is acted on all the same.
+                self._say(f"{error}; until then nobody speaks for silent nodes")
+                pause = BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S
+                self._deaf_until = Millis(now + int(pause * SECOND))
         await p.coordinator.step(now)
         await self.flush_audit()
         await self._bury(now)
@@ -239,18 +288,24 @@ class CoordinatorRole:
     async def _listen(self, now: Millis) -> None:
         """Hear the event stream, and decide what no node's agent has reported in time."""
         p = self._p
+        if not self.listening:
+            await p.events.open(self._resume())
+            self.listening = self._has_listened = True
         batch = await p.events.read(READ_LIMIT)
         for notice in batch.notices:
             self._say(notice)
         p.deputy.hear((item for item in batch.items if isinstance(item, Record)), now)
         heard = p.deputy.due(now)
-        if heard.taken.letters:
-            await p.letters.append(heard.taken.letters)
-            self.pulse.letters += len(heard.taken.letters)
+        self._letters += heard.taken.letters
         for decision in heard.taken.decisions:
             self.tell(told_by_deputy(decision))
         for node, report in heard.reports.items():
             p.coordinator.stand_in(node, report)
+        if self._letters:
+            letters = list(self._letters)
+            await p.letters.append(letters)
+            self.pulse.letters += len(letters)
+            del self._letters[: len(letters)]
 
     def _resume(self) -> bytes | None:
         """Where the deputy begins: per partition, the earliest place that some node's report has not passed."""
@@ -283,18 +338,22 @@ class CoordinatorRole:
                 since = self._waiting_since.setdefault(node, now)
                 if now - since > TOMBSTONE_AFTER:
                     await self._p.tombstone(node)
+                    self._waiting_since[node] = now  # until the feed brings it back to us, nothing more to be done
 
     async def _rest(self) -> None:
         """Until something is due or may have come."""
         p, now = self._p, self._p.now()
-        due = [at for at in (p.coordinator.next_deadline(), p.deputy.next_deadline()) if at is not None]
-        seconds = max(0.0, min([0.2, *((at - now) / SECOND for at in due)]))
-        if p.coordinator.idle:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(p.coordinator.woken.wait(), max(seconds, 0.005))
-            p.coordinator.woken.clear()
-        else:
+        if not p.coordinator.idle:
             await asyncio.sleep(0)
+            return
+        due = [at for at in (p.coordinator.next_deadline(), p.deputy.next_deadline()) if at is not None]
+        seconds = max(0.005, min([LISTEN_S, *((at - now) / SECOND for at in due)]))
+        waits: list[Awaitable[object]] = [p.coordinator.woken.wait()]
+        if self._deaf_until <= now:
+            waits.append(p.events.wait(seconds))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(first_of(*waits), seconds)
+        p.coordinator.woken.clear()
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
@@ -302,13 +361,14 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(stop.wait(), seconds)
 
 
-async def _first_of(stop: asyncio.Event, *waits: Awaitable[None]) -> None:
-    """Return when one of the waits does, or when told to stop."""
-    tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(stop.wait())]
-    tasks += [asyncio.ensure_future(wait) for wait in waits]
+async def first_of(*waits: Awaitable[object]) -> None:
+    """Return when one of the waits does; raises what it raises. The others are cancelled and waited for."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

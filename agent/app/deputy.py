@@ -2,12 +2,13 @@
 
 The one rule: a record is decided here only when its node's report has not covered it in time, by the same decider
 on that node's last report, and nothing is published; so the returning agent's report repeats the same occurrence
-ids and changes nothing twice.
+ids and changes nothing twice. Until it covers what was decided here, that is laid over it again: a fault that the
+agent has not read yet must not look as if it had gone.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agent.app.node_app import NodeSide, Taken, letter_of
@@ -16,6 +17,10 @@ from agent.domain.vocab import SECOND, DeadReason, Millis, NodeName
 
 PATIENCE = 3 * SECOND
 """How long (ms) a node's own agent has to report a record before the deputy decides it."""
+KEPT = 1000
+"""Records of one node, decided here, that are laid over its reports until these cover them; of more the newest."""
+SPOKEN = SECOND
+"""An agent that has reported so short a time ago (ms) is behind, not silent: under load it reports each 200 ms."""
 
 
 class Partitioner(Protocol):
@@ -32,6 +37,21 @@ class Heard:
     taken: Taken
 
 
+@dataclass(slots=True)
+class _Ear:
+    """One node as it is heard."""
+
+    waiting: deque[tuple[Millis, Record]] = field(default_factory=deque)
+    decided: deque[Record] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """Decided here and covered by no report of the node's own yet."""
+    side: NodeSide | None = None
+    """The node's decider, on its last report and what was decided since."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.waiting or self.decided)
+
+
 class Deputy:
     """Holds each record until its node's report covers it, or until the patience is over."""
 
@@ -46,69 +66,123 @@ class Deputy:
         self._reports = reports
         self._knows_node = knows_node
         self._partitions = partitions
-        self._waiting: deque[tuple[Millis, Record]] = deque()
-        self._sides: dict[NodeName, tuple[tuple[int, int], NodeSide]] = {}
+        self._ears: dict[NodeName, _Ear] = {}
+        self._spoke: dict[NodeName, Millis] = {}
+        self.frozen: set[NodeName] = set()
+        """Nodes whose report cannot be read or is another cluster's: nobody here decides for them."""
 
     def hear(self, records: Iterable[Record], now: Millis) -> None:
         """Records as they arrive at the coordinator."""
-        self._waiting.extend((now, record) for record in records)
+        for record in records:
+            node = _node_of(record)
+            if not covers(self._reports.get(node), record):
+                self._ears.setdefault(node, _Ear()).waiting.append((now, record))
 
     def next_deadline(self) -> Millis | None:
-        """When the oldest record held has waited long enough."""
-        return Millis(self._waiting[0][0] + PATIENCE) if self._waiting else None
+        """When the oldest record held has waited long enough, or a rule over time is due for a silent node."""
+        return min(self._deadlines(), default=None)
+
+    def _deadlines(self) -> Iterator[Millis]:
+        for node, ear in self._ears.items():
+            if ear.waiting:
+                yield self._due_at(node, ear.waiting[0][0])
+            at = ear.side.next_deadline() if ear.side is not None else None
+            if at is not None:
+                yield at
+
+    def _due_at(self, node: NodeName, heard: Millis) -> Millis:
+        spoke = self._spoke.get(node)
+        return Millis(max(heard + PATIENCE, 0 if spoke is None else spoke + SPOKEN))
 
     def due(self, now: Millis) -> Heard:
         """Decide every record that has waited long enough and that no report has covered."""
         heard = Heard({}, Taken())
-        while self._waiting and self._waiting[0][0] + PATIENCE <= now:
-            _, record = self._waiting.popleft()
-            self._one(record, now, heard)
+        for node, ear in list(self._ears.items()):
+            while ear.waiting and self._due_at(node, ear.waiting[0][0]) <= now:
+                _, record = ear.waiting.popleft()
+                if node not in self.frozen:
+                    self._one(ear, record, node, now, heard.taken)
+            if ear.side is not None:
+                ear.side.tick(now, heard.taken)
+                self._tell(node, ear.side, heard)
+            if ear.empty:
+                del self._ears[node]
         return heard
 
-    def _one(self, record: Record, now: Millis, heard: Heard) -> None:
-        node = NodeName(record.key.decode("utf-8", "replace")) if record.key else NodeName("")
+    def _one(self, ear: _Ear, record: Record, node: NodeName, now: Millis, taken: Taken) -> None:
         report = self._reports.get(node)
         if covers(report, record):
             return
         stray = self._stray(record, node, report)
         if stray is not None:
-            heard.taken.letters.append(letter_of(record, stray))
+            taken.letters.append(letter_of(record, stray))
             return
-        side = self._side(node, report)
-        side.take(record, now, heard.taken)
+        if ear.side is None:
+            ear.side = self._side(report)
+        ear.side.take(record, now, taken)
+        ear.side.claim(node)  # a record that could not be used has been read all the same
+        ear.decided.append(record)
+
+    def _tell(self, node: NodeName, side: NodeSide, heard: Heard) -> None:
         decided = side.reports().get(node)
-        if decided is not None and report is not None:
-            heard.reports[node] = replace(decided, epoch=report.epoch, seq=report.seq, instance="deputy")
-        elif decided is not None:
-            heard.reports[node] = replace(decided, epoch=0, seq=0, instance="deputy")
+        if decided is not None:
+            report = self._reports.get(node)
+            epoch, seq = (report.epoch, report.seq) if report is not None else (0, 0)
+            heard.reports[node] = replace(decided, epoch=epoch, seq=seq, instance="deputy")
 
     def _stray(self, record: Record, node: NodeName, report: NodeReport | None) -> Refusal | None:
         """A record that no node agent will ever look at; without a key, or in a partition its key does not choose."""
+        partition = record.position.partition
         if not record.key:
             return Refusal(DeadReason.KEY_MISSING, "key: a record needs its node's name as key", record.value)
-        if record.position.partition not in self._partitions(record.key):
-            detail = f"partition {record.position.partition}: the key chooses another one, where its agent looks"
+        if partition not in self._partitions(record.key) and (report is None or partition not in report.scanned):
+            detail = f"partition {partition}: the key chooses another one, where its agent looks"
             return Refusal(DeadReason.MISROUTED, detail, record.value)
         if report is None and not self._knows_node(node):
             return Refusal(DeadReason.NODE_UNKNOWN, f"key: the cluster has no node {node[:80]!r}", record.value)
         return None
 
-    def _side(self, node: NodeName, report: NodeReport | None) -> NodeSide:
-        """The node's decider on its last report; made anew when the node itself has reported since."""
-        version = (report.epoch, report.seq) if report is not None else (0, 0)
-        known = self._sides.get(node)
-        if known is not None and known[0] == version:
-            return known[1]
+    def _side(self, report: NodeReport | None) -> NodeSide:
+        """The node's decider on its last report."""
         side = self._make_side()
         if report is not None:
             side.restore(report)
         side.caught_up = True
-        self._sides[node] = (version, side)
         return side
 
+    def spoke(self, node: NodeName, report: NodeReport, now: Millis) -> NodeReport:
+        """The node has spoken for itself: its report, with what it does not cover yet of what was decided here."""
+        self._spoke[node] = now
+        ear = self._ears.get(node)
+        if ear is None:
+            return report
+        ear.side = None
+        ear.waiting = deque(one for one in ear.waiting if not covers(report, one[1]))
+        ear.decided = deque((one for one in ear.decided if not covers(report, one)), maxlen=KEPT)
+        if ear.empty:
+            del self._ears[node]
+        if not ear.decided:
+            return report
+        ear.side = self._side(report)
+        for record in ear.decided:
+            ear.side.take(record, now, Taken())
+        ear.side.claim(node)
+        laid = ear.side.reports().get(node, report)
+        return replace(laid, epoch=report.epoch, seq=report.seq, instance=report.instance)
+
+    def begin(self) -> None:
+        """A new term: what was heard in an earlier one is heard again."""
+        self._ears.clear()
+
     def forget(self, node: NodeName) -> None:
-        """The node has spoken for itself."""
-        self._sides.pop(node, None)
+        """The node is gone for good."""
+        self._ears.pop(node, None)
+        self._spoke.pop(node, None)
+        self.frozen.discard(node)
+
+
+def _node_of(record: Record) -> NodeName:
+    return NodeName(record.key.decode("utf-8", "replace") if record.key else "")
 
 
 def covers(report: NodeReport | None, record: Record) -> bool:

@@ -3,16 +3,16 @@
 The one rule: a ledger somebody else has changed fences this writer; one that cannot be read is never overwritten.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.app.documents import owner_reference
 from agent.domain.cluster import ClusterBook, take_ledger
 from agent.domain.events import Decision
-from agent.domain.ledger import ClusterLedger
+from agent.domain.ledger import ClusterLedger, JobLedger
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.vocab import JobId, Millis, Reason
-from agent.errors import BadDocument, Conflict, Fenced
+from agent.errors import BadDocument, Conflict, Fenced, Refused
 from agent.ports import ConfigMap, DocumentStore
 from agent.wire.ledgerfile import (
     LEDGER_KEY,
@@ -44,6 +44,10 @@ class Ledgers:
         self._sent: dict[tuple[str, str], list[dict[str, str]]] = {}
         """What was sent to a ledger since its last answer: if that stands there, the other writer was us."""
         self._cluster_frozen = False
+        self._last: dict[JobId, JobLedger] = {}
+        """Each job's ledger as it is in the store."""
+        self.refused: set[JobId] = set()
+        """Jobs whose ledger the store does not take; frozen in the book, as their ledger was before."""
         self.plans: dict[JobId, str] = {}
         """Text of each job's newest rail plan, kept beside its ledger so that a restart can finish publishing it."""
         self.reset_names: dict[JobId, str] = {}
@@ -53,6 +57,8 @@ class Ledgers:
         self._stored.clear()
         self._sent.clear()
         self._cluster_frozen = False
+        self._last.clear()
+        self.refused.clear()
         self.plans.clear()
         for document in await self._store.list():
             place = f"{document.namespace}/{document.name}"
@@ -80,6 +86,7 @@ class Ledgers:
                 raise BadDocument(f"it is the ledger of {ledger.job}", place=place, hint="restore it, or delete it")
             book.frozen.discard(job)
             take_ledger(book, ledger.job, ledger)
+            self._last[job] = ledger
             if ledger.life is not None:
                 book.jobs.resume(ledger.job, ledger.life)
             if PLAN_KEY in document.data:
@@ -90,27 +97,68 @@ class Ledgers:
             return
         self._stored[key] = document
 
-    async def store(self, book: ClusterBook) -> None:
+    async def store(self, book: ClusterBook) -> Sequence[tuple[JobId, str, str]]:
         """Write what has changed: reservations first, for they are shared between jobs, then jobs, then the cluster.
 
-        Raises Fenced when another writer has changed one of them, Unavailable.
+        A job whose ledger is refused (a right is missing in its namespace) costs no other: it is frozen and its ledger
+        in the book is again what the store has. Returns those jobs with the ledger's place and the reason.
+
+        Raises Fenced when another writer has changed one of them, Unavailable; Refused for a ledger of no job.
         """
         if book.rails is not None and book.rails != self._rails:
             await self._put(self._namespace, RAILS_NAME, {LEDGER_KEY: encode_rails(book.rails, book.cluster_id)})
             self._rails = book.rails
+        refused: list[tuple[JobId, str, str]] = []
         for job in sorted(book.dirty):
-            await self._store_job(book, job)
+            try:
+                await self._store_job(book, job)
+            except Refused as error:
+                self._put_back(book, job)
+                refused.append((job, "/".join(_key_of(job)), str(error)))
             book.dirty.discard(job)
         if book.cluster != self._cluster and not self._cluster_frozen:
             await self._put(self._namespace, CLUSTER_NAME, {LEDGER_KEY: encode_cluster_ledger(book.cluster)})
             self._cluster = book.cluster
+        return refused
+
+    def _put_back(self, book: ClusterBook, job: JobId) -> None:
+        """What was decided and cannot be kept was not decided: the job is frozen as it was."""
+        take_ledger(book, job, self._last.get(job))
+        book.deadlines.pop(job, None)
+        stored = self._stored.get(_key_of(job))
+        self._sent.pop(_key_of(job), None)
+        self.plans.pop(job, None)
+        if stored is not None and PLAN_KEY in stored.data:
+            self.plans[job] = stored.data[PLAN_KEY]
+        book.frozen.add(job)
+        self.refused.add(job)
+
+    async def try_again(self, book: ClusterBook) -> Sequence[JobId]:
+        """Ask the store whether it takes the ledgers that it refused, by writing them as they are (an empty one where
+        there is none yet). Jobs that it does are free again. Raises Fenced, Unavailable.
+        """
+        free = []
+        for job in sorted(self.refused):
+            found = book.jobs.job(job)
+            try:
+                if found is not None:
+                    ledger = self._last.get(job) or JobLedger(job, book.cluster_id, term=book.cluster.term)
+                    known = self._stored.get(_key_of(job))
+                    data = dict(known.data) if known is not None else {LEDGER_KEY: encode_job_ledger(ledger)}
+                    await self._put(*_key_of(job), data, owner_reference(found))
+            except Refused:
+                continue
+            self.refused.discard(job)
+            book.frozen.discard(job)
+            free.append(job)
+        return free
 
     async def _store_job(self, book: ClusterBook, job: JobId) -> None:
         ledger = book.ledgers.get(job)
-        namespace, _, name = job.partition("/")
-        key = (namespace, f"{JOB_PREFIX}{name}")
+        key = _key_of(job)
         if ledger is None:
             await self._remove(*key)
+            self._last.pop(job, None)
             self.plans.pop(job, None)
             self.reset_names.pop(job, None)
             return
@@ -128,6 +176,7 @@ class Ledgers:
             data[RESET_KEY] = self.reset_names[job]
         owner = owner_reference(found) if found is not None else None
         await self._put(*key, data, owner)
+        self._last[job] = ledger
 
     async def _put(self, namespace: str, name: str, data: dict[str, str], owner: dict[str, str] | None = None) -> None:
         key = (namespace, name)
@@ -166,6 +215,11 @@ class Ledgers:
             except Conflict as error:
                 raise _fenced(namespace, name) from error
             del self._stored[namespace, name]
+
+
+def _key_of(job: JobId) -> tuple[str, str]:
+    namespace, _, name = job.partition("/")
+    return namespace, f"{JOB_PREFIX}{name}"
 
 
 def _fenced(namespace: str, name: str) -> Fenced:

@@ -9,7 +9,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from agent.adapters.shipped import read_policy_path
-from agent.app.coordinator_app import Wishes
+from agent.app.press import Wishes
 from agent.app.settings import Settings
 from agent.domain.cluster.book import Limits
 from agent.domain.policy import Policy

@@ -4,6 +4,7 @@ The one rule: every write goes through the store that asks the lease first.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -11,12 +12,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.adapters.http import HttpServer, Sample
-from agent.adapters.kafka import KafkaDeadLetters, KafkaFaultSource, KafkaJournal, KafkaReportFeed, KafkaReportLog
+from agent.adapters.kafka import (
+    KafkaDeadLetters,
+    KafkaFaultSource,
+    KafkaJournal,
+    KafkaReportFeed,
+    KafkaReportLog,
+    KafkaSettings,
+)
 from agent.adapters.kube import (
     KubeAnnouncer,
     KubeDocumentStore,
@@ -38,10 +46,12 @@ from agent.app.bootstrap.common import (
     wall_clock,
     wishes_of,
 )
-from agent.app.bootstrap.topics import kafka_of
+from agent.app.bootstrap.patience import Stopped, patiently
+from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.coordinator_app import Coordinator
-from agent.app.coordinator_role import CoordinatorParts, CoordinatorRole, FencedStore
+from agent.app.coordinator_role import CoordinatorParts, CoordinatorRole, first_of
 from agent.app.deputy import Deputy
+from agent.app.fencedstore import FencedStore
 from agent.app.health import Watchdog
 from agent.app.herald import Herald
 from agent.app.lease import Election, Elector
@@ -55,16 +65,21 @@ from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
 from agent.domain.policy import Policy
 from agent.domain.vocab import Millis, Mode
-from agent.errors import BadUsage
+from agent.errors import AgentError, BadUsage, Fenced
 from agent.ports import DocumentStore, Tracer
 
 GUARD_S = 3.0
 LOOK_S = 5.0
+FENCED_S = 3.0
+"""Before standing for election again after another writer was met: the other replica goes first."""
+OURS = "app.kubernetes.io/managed-by=fault-agent"
+"""Label of every ledger, so that a start need not read every ConfigMap of the cluster."""
 
 
 def run_coordinator(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
     """The coordinator role until SIGTERM or SIGINT. Raises CannotRun, Refused, BadUsage."""
-    asyncio.run(_run(settings, policy_path, say))
+    with contextlib.suppress(Stopped):
+        asyncio.run(_run(settings, policy_path, say))
 
 
 @dataclass(slots=True)
@@ -92,13 +107,18 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
         loop.add_signal_handler(number, stop.set)
     policy = await asyncio.to_thread(load_policy_at, policy_path)
     me = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    say(f"coordinator {me} of cluster {settings.cluster.id}, policy {policy.digest[:12]}")
     async with AsyncExitStack() as stack:
-        role, elector, watchdog, events = await _assemble(settings, policy, me, stack, say)
+        status = Status()
+        if settings.http.port:
+            server = HttpServer(settings.http.host, settings.http.port, status.dead, status.missing, status.samples)
+            await server.open()
+            stack.push_async_callback(server.close)
+        role, elector, events = await _assemble(settings, policy, me, stack, say, stop, status)
         following = asyncio.create_task(role.follow(stop), name="follow")
-        leading = asyncio.create_task(_lead(elector, role, stop), name="elect")
-        watching = asyncio.create_task(_watch(events, watchdog, role), name="watchdog")
+        leading = asyncio.create_task(_lead(elector, role, stop, say), name="elect")
+        watching = asyncio.create_task(_watch(events, status, role), name="watchdog")
         stopping = asyncio.create_task(stop.wait(), name="stop")
-        say(f"coordinator {me} of cluster {settings.cluster.id}, policy {policy.digest[:12]}")
         try:
             done, _ = await asyncio.wait({following, leading, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -113,42 +133,59 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             await asyncio.gather(following, return_exceptions=True)
 
 
+@dataclass(slots=True)
+class Status:
+    """What /livez, /readyz and /metrics say, from the first moment on."""
+
+    role: CoordinatorRole | None = None
+    objects: KubeJobView | None = None
+    reading: Watchdog = field(default_factory=Watchdog)
+    acting: Watchdog = field(default_factory=Watchdog)
+
+    def dead(self) -> str:
+        """Why the process should be restarted; empty: it lives."""
+        now = wall_clock()
+        reading = self.reading.dead(now)
+        leads = self.role is not None and self.role.pulse.leading
+        return reading or (self.acting.dead(now) if leads else "")
+
+    def missing(self) -> str:
+        """What keeps the books from being warm; empty: nothing."""
+        if self.role is None:
+            return "Kafka and the API server are not reached yet"
+        if self.role.pulse.complete:
+            return ""
+        troubles = self.objects.troubles() if self.objects is not None else ()
+        return "; ".join(troubles) or "reports are not read yet"
+
+    def samples(self) -> Iterable[Sample]:
+        """Metrics."""
+        return samples(self.role) if self.role is not None else ()
+
+
 async def _assemble(
-    settings: Settings, policy: Policy, me: str, stack: AsyncExitStack, say: Callable[[str], None]
-) -> tuple[CoordinatorRole, Elector, Watchdog, KafkaFaultSource]:
+    settings: Settings,
+    policy: Policy,
+    me: str,
+    stack: AsyncExitStack,
+    say: Callable[[str], None],
+    stop: asyncio.Event,
+    status: Status,
+) -> tuple[CoordinatorRole, Elector, KafkaFaultSource]:
     kafka = await asyncio.to_thread(kafka_of, settings)
     names, mode = settings.kafka, settings.mode or Mode.OBSERVE
     tracer = make_tracer(os.environ)
     stack.callback(tracer.close)
-    client = await connect(_kube_of(settings))
+    partitions = Partitions(set())
+    events = KafkaFaultSource(kafka, names.topic("events"), partitions.all_of, record_digest)
+    log, letters, audit = await _ports(settings, kafka, events, stack, say, stop)
+    client = await patiently(lambda: connect(_kube_of(settings)), stop, say)
     stack.push_async_callback(client.close)
-    lease = KubeLease(client, settings.namespace, settings.lease.name)
-    elector = Elector(
-        lease,
-        me,
-        LeaseTimes(
-            duration=settings.lease.duration_s,
-            renew_every=settings.lease.renew_s,
-            guard=min(GUARD_S, settings.lease.duration_s / 5),
-            request=min(settings.kubernetes.request_timeout_s, settings.lease.duration_s / 4),
-        ),
-        clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
-        sleep=asyncio.sleep,
-        now=wall_clock,
-        tell=lambda election: say(_election_words(election)),
-    )
-    real = FencedStore(KubeDocumentStore(client, MANAGER), elector.is_leader)
+    elector = _elector(settings, KubeLease(client, settings.namespace, settings.lease.name), me, say)
+    real = FencedStore(KubeDocumentStore(client, MANAGER, labels=OURS), elector.is_leader)
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
     book = ClusterBook(settings.cluster.id, limits_of(settings, mode))
-    world = World(book, remembers=False)
-    deadline = names.report_deadline_s
-    log = KafkaReportLog(kafka, names.topic("reports"), names.report_partitions, deadline_s=deadline)
-    letters = KafkaDeadLetters(kafka, names.topic("deadletter"), deadline_s=deadline)
-    audit = KafkaJournal(kafka, names.topic("audit"), deadline_s=deadline)
-    for port in (log, letters, audit):
-        stack.push_async_callback(port.close)
-        await port.open()
-    objects = KubeJobView(client, usual_kinds(), keep=wanted(settings))
+    objects = status.objects = KubeJobView(client, usual_kinds(), keep=wanted(settings))
     announcer = KubeAnnouncer(client, wall_clock, me, uid_of=objects.uid)
     announcer.start()
     stack.push_async_callback(announcer.close)
@@ -162,9 +199,6 @@ async def _assemble(
         lambda decision: roles[0].tell(decision),
         lambda: roles[0].flush_audit(),
     )
-    partitions = Partitions(set())
-    events = KafkaFaultSource(kafka, names.topic("events"), partitions.all_of, record_digest)
-    herald = Herald(book, announcer, mode)
     parts = CoordinatorParts(
         cluster=settings.cluster.id,
         feed=KafkaReportFeed(kafka, names.topic("reports")),
@@ -172,7 +206,7 @@ async def _assemble(
         events=events,
         letters=letters,
         audit=audit,
-        world=world,
+        world=World(book, remembers=False),
         coordinator=coordinator,
         deputy=Deputy(
             lambda: _side(policy, settings, tracer),
@@ -181,25 +215,55 @@ async def _assemble(
             partitions,
         ),
         tombstone=log.tombstone,
-        announce=herald.say,
+        announce=Herald(book, announcer, mode).say,
         now=wall_clock,
         mode=mode,
         policy=policy.digest[:12],
         meaning=lambda ref: meaning_of(policy, ref),
     )
-    role, watchdog = CoordinatorRole(parts, say), Watchdog()
+    role = status.role = CoordinatorRole(parts, say)
     roles.append(role)
-    if settings.http.port:
-        server = HttpServer(
-            settings.http.host,
-            settings.http.port,
-            lambda: watchdog.dead(wall_clock()),
-            lambda: "" if role.pulse.complete else "reports or objects are not read yet",
-            lambda: samples(role),
-        )
-        await server.open()
-        stack.push_async_callback(server.close)
-    return role, elector, watchdog, events
+    return role, elector, events
+
+
+async def _ports(
+    settings: Settings,
+    kafka: KafkaSettings,
+    events: KafkaFaultSource,
+    stack: AsyncExitStack,
+    say: Callable[[str], None],
+    stop: asyncio.Event,
+) -> tuple[KafkaReportLog, KafkaDeadLetters, KafkaJournal]:
+    """The writers, open; every topic has been looked at, so that what is wrong with one is said by both replicas."""
+    names, deadline = settings.kafka, settings.kafka.report_deadline_s
+    log = KafkaReportLog(kafka, names.topic("reports"), names.report_partitions, deadline_s=deadline)
+    letters = KafkaDeadLetters(kafka, names.topic("deadletter"), deadline_s=deadline)
+    audit = KafkaJournal(kafka, names.topic("audit"), deadline_s=deadline)
+    for port in (log, letters, audit):
+        stack.push_async_callback(port.close)
+        await patiently(port.open, stop, say)
+    await patiently(lambda: reports_fit(settings, kafka, say), stop, say)
+    await patiently(lambda: events.open(None), stop, say)
+    await events.close()
+    return log, letters, audit
+
+
+def _elector(settings: Settings, lease: KubeLease, me: str, say: Callable[[str], None]) -> Elector:
+    duration = settings.lease.duration_s
+    return Elector(
+        lease,
+        me,
+        LeaseTimes(
+            duration=duration,
+            renew_every=settings.lease.renew_s,
+            guard=min(GUARD_S, duration / 5),
+            request=min(settings.kubernetes.request_timeout_s, duration / 4),
+        ),
+        clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        sleep=asyncio.sleep,
+        now=wall_clock,
+        tell=lambda election: say(_election_words(election)),
+    )
 
 
 def _side(policy: Policy, settings: Settings, tracer: Tracer) -> NodeSide:
@@ -238,21 +302,31 @@ def wanted(settings: Settings) -> Callable[[Mapping[str, Any]], bool]:
     return keep
 
 
-async def _lead(elector: Elector, role: CoordinatorRole, stop: asyncio.Event) -> None:
+async def _lead(elector: Elector, role: CoordinatorRole, stop: asyncio.Event, say: Callable[[str], None]) -> None:
     """Stand for election again and again; a term that ends by being fenced is followed by another."""
     while not stop.is_set():
-        await elector.lead(role.act)
+        try:
+            await elector.lead(role.act)
+        except Fenced as error:
+            say(f"{error}; standing for election again in {FENCED_S:g} s")
+            await first_of(stop.wait(), asyncio.sleep(FENCED_S))
 
 
-async def _watch(events: KafkaFaultSource, watchdog: Watchdog, role: CoordinatorRole) -> None:
-    """The loop turns, and while leading the event stream is read."""
-    turned = -1
+async def _watch(events: KafkaFaultSource, status: Status, role: CoordinatorRole) -> None:
+    """The loops turn, and while leading the event stream is read."""
+    turned = acted = -1
     while True:
+        now = wall_clock()
         if role.turns != turned:
             turned = role.turns
-            watchdog.turned(wall_clock())
+            status.reading.turned(now)
+        if role.acted != acted or not role.pulse.leading:
+            acted = role.acted
+            status.acting.turned(now)
         if role.listening:
-            watchdog.observe(await events.look(), wall_clock())
+            # A broker that does not answer is nothing that a restart would mend.
+            with contextlib.suppress(AgentError):
+                status.acting.observe(await events.look(), wall_clock())
         await asyncio.sleep(LOOK_S)
 
 
