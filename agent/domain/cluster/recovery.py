@@ -268,7 +268,8 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
     if recovery.phase in _RUNNING:
         if next(isolations(book, job), None) is not None:
             yield Signal.ISOLATION_FAULT
-        yield Signal.CODES_BACK if codes_there(book, job.id, recovery) else Signal.CODES_GONE
+        if recovery.node in book.reports:  # otherwise nothing is known of the codes, which is not that they have gone
+            yield Signal.CODES_BACK if codes_there(book, job.id, recovery) else Signal.CODES_GONE
     yield Signal.DEADLINE
 
 
