@@ -49,8 +49,8 @@ class FaultSource(Protocol):
     """Nothing more will ever come: the end of a finished file, the other end of a pipe closed."""
 
     async def open(self, resume: bytes | None) -> None:
-        """Begin after `resume`, or at the earliest record. A token whose place is gone starts at the
-        earliest record of a new generation and says so in the next batch's notices.
+        """Begin after `resume`, or at the earliest record. A stream made anew counts as a new generation and begins
+        at its earliest record; records lost to retention are named; both are said in the next batch's notices.
 
         Raises CannotRun when there is no such source.
         """

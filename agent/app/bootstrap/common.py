@@ -3,6 +3,8 @@
 The one rule: a builder makes what it is asked for; nothing is opened here.
 """
 
+import gc
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,3 +105,11 @@ def meaning_of(policy: Policy, ref: str) -> str:
 def border_of(settings: Settings) -> BorderLimits:
     """Limits of the border of the event stream."""
     return BorderLimits(max_clock_skew=Millis(int(settings.max_clock_skew_s * SECOND)))
+
+
+def quieten() -> None:
+    """Before a role starts: the Kafka client logs each lost connection as an error of its own, while what came of
+    it is said by us; and long-lived books make the default collector threshold visit everything for nothing.
+    """
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    gc.set_threshold(50_000, 20, 50)

@@ -43,6 +43,7 @@ from agent.app.bootstrap.common import (
     limits_of,
     load_policy_at,
     meaning_of,
+    quieten,
     wall_clock,
     wishes_of,
 )
@@ -79,7 +80,8 @@ OURS = "app.kubernetes.io/managed-by=fault-agent"
 def run_coordinator(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
     """The coordinator role until SIGTERM or SIGINT. Raises CannotRun, Refused, BadUsage."""
     with contextlib.suppress(Stopped):
-        asyncio.run(_run(settings, policy_path, say))
+        quieten()
+    asyncio.run(_run(settings, policy_path, say))
 
 
 @dataclass(slots=True)

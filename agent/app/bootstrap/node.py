@@ -21,7 +21,7 @@ from agent.adapters.kafka import (
     KafkaReportLog,
 )
 from agent.adapters.otel import make_tracer
-from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, wall_clock
+from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, quieten, wall_clock
 from agent.app.bootstrap.patience import Stopped, patiently
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
@@ -40,7 +40,8 @@ LOOK_S = 5.0
 def run_node(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
     """The node role until SIGTERM or SIGINT. Raises CannotRun, Refused, BadUsage."""
     with contextlib.suppress(Stopped):
-        asyncio.run(_run(settings, policy_path, say))
+        quieten()
+    asyncio.run(_run(settings, policy_path, say))
 
 
 async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
