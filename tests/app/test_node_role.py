@@ -1,0 +1,449 @@
+"""The node role: who may report a node, when it does, and what is durable before what."""
+
+from dataclasses import fields
+
+import pytest
+from rig import POLICY, T0
+from rolerig import N1, Bus, Clock, NodeRig, Stream, a_report, quiet
+
+from agent.app import node_role
+from agent.domain.events import ActiveFault, FaultKey, Rating, Scanned
+from agent.domain.policy import Policy
+from agent.domain.vocab import DeadReason, Millis, OccurrenceId, Plane, Source
+from agent.errors import CannotRun, Refused, Unavailable
+from agent.wire.report import encode
+
+SEPARATE, REQUEST, LINK = "80E18402", "80C98000", "81078603"
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between tries real time would pass."""
+    monkeypatch.setattr(node_role, "RETRY_S", (0.0,))
+
+
+def codes(rig: NodeRig) -> list[str]:
+    return [fault.key.code for fault in rig.bus.last().active]
+
+
+def versions(rig: NodeRig) -> list[tuple[int, int, str]]:
+    return [(one.epoch, one.seq, one.instance) for one in rig.bus.reports()]
+
+
+def a_fault(code: str = SEPARATE, device: int = 5) -> ActiveFault:
+    key = FaultKey(N1, Plane.CHIP, str(device), code)
+    return ActiveFault(
+        key, Millis(T0), "SeparateNPU", "chip-table", OccurrenceId("0:0:0:0"), Source.DCMI, devices=(device,)
+    )
+
+
+# --- claim ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_first_start_claims_with_epoch_one_before_it_reads_and_then_says_that_it_has_caught_up() -> None:
+    rig = NodeRig()
+    rig.stream.fault(SEPARATE)
+    await rig.up()
+    first, second = rig.bus.reports()
+    assert (first.epoch, first.seq, first.caught_up, first.active) == (1, 1, False, ())
+    assert (second.epoch, second.seq, second.caught_up) == (1, 2, True)
+    assert codes(rig) == [SEPARATE]
+    assert rig.stream.opened == [None]
+    await rig.end()
+
+
+async def test_a_restart_claims_with_the_next_epoch_and_goes_on_where_the_report_says() -> None:
+    rig = NodeRig()
+    rig.stream.fault(SEPARATE)
+    await rig.up()
+    await rig.kill()
+    rig.stream.fault(REQUEST, device=1)
+    again = NodeRig(rig.bus, rig.stream, instance="b")
+    await again.up()
+    assert versions(again)[2:] == [(2, 1, "b"), (2, 2, "b")]
+    assert sorted(codes(again)) == [REQUEST, SEPARATE]
+    assert b'"offset":1' in (again.stream.opened[-1] or b"")
+    assert [line.decision.reason for line in rig.bus.lines()] == ["FAULT_SHOWN", "FAULT_SHOWN"]
+    await again.end()
+
+
+async def test_a_foreign_report_between_reading_and_claiming_is_adopted_and_claimed_over() -> None:
+    rig = NodeRig()
+    rig.log.between.append(lambda: rig.bus.foreign(a_report(epoch=7, seq=3, active=(a_fault(),))))
+    await rig.up()
+    assert versions(rig)[:3] == [(7, 3, "b"), (1, 1, "a"), (8, 1, "a")]
+    assert codes(rig) == [SEPARATE]
+    assert "another agent reported n1 at epoch 7 meanwhile; claimed again" in rig.said
+    await rig.end()
+
+
+async def test_an_older_foreign_report_in_between_is_no_reason_to_claim_again() -> None:
+    rig = NodeRig()
+    rig.bus.foreign(a_report(epoch=4, seq=9))
+    rig.log.between.append(lambda: rig.bus.foreign(a_report(epoch=3, seq=1, instance="c")))
+    await rig.up()
+    assert [one for one in versions(rig) if one[2] == "a"] == [(5, 1, "a"), (5, 2, "a")]
+    await rig.end()
+
+
+async def test_a_claim_that_does_not_come_back_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_role, "CLAIM_PATIENCE_S", -1.0)
+    rig = NodeRig()
+    await rig.start()
+    assert "the claim of n1 did not come back" in rig.said[0]
+    assert len(versions(rig)) > 1
+    await rig.kill()
+
+
+# --- fences -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_higher_epoch_silences_it_until_the_other_has_been_silent_for_180_s() -> None:
+    rig = await NodeRig().up()
+    rig.bus.foreign(a_report(epoch=2, seq=1))
+    await rig.clock.advance(2)
+    assert rig.role.pulse.standing_by
+    rig.stream.fault(SEPARATE)
+    await rig.clock.advance(100)
+    rig.bus.foreign(a_report(epoch=2, seq=2, active=(a_fault(REQUEST),), scanned={0: Scanned(0, 0)}))
+    count = len(rig.bus.line)
+    await rig.clock.advance(179)
+    assert len(rig.bus.line) == count
+    turns = rig.role.turns
+    await rig.clock.advance(4)
+    assert rig.role.turns > turns
+    assert versions(rig)[count][:2] == (3, 1)
+    await rig.clock.advance(1)
+    assert sorted(codes(rig)) == [REQUEST, SEPARATE]
+    await rig.end()
+
+
+async def test_a_writer_with_a_lower_epoch_is_written_over() -> None:
+    rig = await NodeRig().up()
+    rig.bus.foreign(a_report(epoch=0, seq=99))
+    await rig.clock.advance(2)
+    assert versions(rig)[-1] == (1, 3, "a")
+    assert not rig.role.pulse.standing_by
+    await rig.end()
+
+
+async def test_something_that_is_no_report_is_written_over() -> None:
+    rig = await NodeRig().up()
+    rig.bus.put(N1, b"garbage")
+    await rig.clock.advance(2)
+    assert rig.bus.line[-1][1] != b"garbage"
+    assert any("something that is no report was written for n1" in said for said in rig.said)
+    await rig.end()
+
+
+async def test_a_report_that_was_removed_comes_back_with_the_next_heartbeat() -> None:
+    rig = await NodeRig().up()
+    rig.bus.put(N1, None)
+    await rig.clock.advance(61)
+    assert rig.bus.line[-1][1] is not None
+    await rig.end()
+
+
+def newer() -> bytes:
+    return encode(a_report(epoch=3)).replace(b'"schema":1', b'"schema":2')
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        pytest.param(
+            encode(a_report(cluster="prod-b")), "belong to cluster 'prod-b', this agent to 'test'", id="foreign"
+        ),
+        pytest.param(newer(), "written by a newer agent: schema 2", id="newer"),
+        pytest.param(b"{}", "cannot be read", id="unreadable"),
+    ],
+)
+async def test_state_that_is_not_its_own_is_never_written_over(last: bytes, said: str) -> None:
+    rig = NodeRig()
+    rig.bus.put(N1, last)
+    await rig.start()
+    assert rig.task is not None
+    ended = await quiet(rig.task)
+    assert isinstance(ended, CannotRun)
+    assert said in str(ended)
+    assert rig.bus.line == [(N1, last)]
+
+
+async def test_a_newer_schema_that_comes_while_it_runs_ends_it_too() -> None:
+    rig = await NodeRig().up()
+    rig.bus.put(N1, newer())
+    await rig.clock.advance(2)
+    assert rig.task is not None
+    assert isinstance(await quiet(rig.task), CannotRun)
+    assert rig.bus.line[-1] == (N1, newer())
+
+
+async def test_another_machine_under_the_same_name_begins_with_nothing_at_the_place_the_old_one_had_read_to() -> None:
+    rig = NodeRig(machine="m1")
+    rig.stream.fault(SEPARATE)
+    await rig.up()
+    await rig.kill()
+    other = NodeRig(rig.bus, rig.stream, instance="b", machine="m2")
+    await other.up()
+    last = other.bus.last()
+    assert (last.epoch, last.machine, last.active, last.occurrences) == (2, "m2", (), ())
+    assert last.scanned[0].offset == 1
+    await other.end()
+
+
+async def test_a_machine_that_cannot_be_told_goes_on_as_before() -> None:
+    rig = NodeRig(machine="m1")
+    rig.stream.fault(SEPARATE)
+    await rig.up()
+    await rig.kill()
+    other = NodeRig(rig.bus, rig.stream, instance="b", machine="")
+    await other.up()
+    assert codes(other) == [SEPARATE]
+    await other.end()
+
+
+# --- when it reports --------------------------------------------------------------------------------------------------
+
+
+async def test_a_report_goes_at_once_when_idle_then_after_200_ms_and_each_60_s_in_any_case() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    count = len(rig.bus.line)
+    rig.stream.fault(SEPARATE, device=0)
+    await rig.clock.settle()
+    assert len(rig.bus.line) == count + 1
+    for device in (1, 2, 3):
+        rig.stream.fault(SEPARATE, device=device)
+        await rig.clock.advance(0.05)
+    assert len(rig.bus.line) == count + 1
+    await rig.clock.advance(0.06)
+    assert len(rig.bus.line) == count + 2
+    assert len(rig.bus.last().active) == 4
+    await rig.clock.advance(59)
+    assert len(rig.bus.line) == count + 2
+    await rig.clock.advance(1.2)
+    assert len(rig.bus.line) == count + 3
+    await rig.end()
+
+
+async def test_a_clock_that_is_set_back_silences_nobody() -> None:
+    rig = await NodeRig().up()
+    count = len(rig.bus.line)
+    rig.clock.now -= 3600
+    rig.stream.fault(SEPARATE, device=0)
+    await rig.clock.settle()
+    assert len(rig.bus.line) == count + 1
+    await rig.end()
+
+
+async def test_records_of_other_nodes_only_move_the_place() -> None:
+    rig = await NodeRig().up()
+    count = len(rig.bus.line)
+    rig.stream.fault(SEPARATE, node="n2")
+    rig.stream.raw(b"no json", key=b"n3")
+    rig.stream.raw(b"no key", key=None)
+    await rig.clock.advance(10)
+    assert len(rig.bus.line) == count
+    await rig.clock.advance(52)
+    last = rig.bus.last()
+    assert (last.scanned[0].offset, last.active) == (3, ())
+    assert rig.bus.letters == []
+    await rig.end()
+
+
+@pytest.mark.parametrize("value", [b"no json", None, b"\xff"], ids=["no JSON", "empty", "no text"])
+async def test_a_record_of_its_own_that_is_of_no_use_is_reported_as_read_at_once(value: bytes | None) -> None:
+    rig = await NodeRig().up()
+    rig.stream.raw(value)
+    await rig.clock.advance(0.3)
+    assert rig.bus.last().scanned[0].offset == 1
+    await rig.end()
+
+
+async def test_until_it_has_caught_up_the_time_is_that_of_the_records() -> None:
+    rig = NodeRig()
+    rig.stream.fault(LINK, -100, device=0)
+    rig.stream.fault(LINK, -95, device=0, assertion="recover")
+    await rig.up()
+    reasons = [str(line.decision.reason) for line in rig.bus.lines()]
+    levels = {line.decision.level for line in rig.bus.lines()}
+    assert "FAULT_CLEARED" in reasons
+    assert "PreSeparateNPU" not in levels
+    await rig.end()
+
+
+async def test_a_rule_over_time_takes_effect_when_its_time_has_come() -> None:
+    rig = await NodeRig().up()
+    rig.stream.fault(LINK, 0.3, device=0)
+    await rig.clock.advance(19)
+    assert [fault.level for fault in rig.bus.last().active] == ["NotHandleFault"]
+    await rig.clock.advance(3)
+    assert [fault.level for fault in rig.bus.last().active] == ["PreSeparateNPU"]
+    await rig.end()
+
+
+async def test_what_was_read_before_a_stop_in_order_is_reported() -> None:
+    rig = await NodeRig().up()
+    rig.stream.fault(SEPARATE, device=0)
+    await rig.clock.settle()
+    rig.stream.fault(SEPARATE, device=1)
+    await rig.clock.settle()
+    await rig.end()
+    assert len(rig.bus.last().active) == 2
+
+
+# --- what is durable before what --------------------------------------------------------------------------------------
+
+
+async def test_letters_come_before_reasons_and_reasons_before_the_report_that_covers_them() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    rig.bus.writes.clear()
+    rig.stream.raw(b"no json")
+    rig.stream.fault(SEPARATE)
+    await rig.clock.settle()
+    assert rig.bus.writes == ["letters", "reasons", "report"]
+    await rig.end()
+
+
+async def test_a_letter_that_cannot_be_kept_keeps_the_report_back() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    rig.bus.writes.clear()
+    rig.letters.failures.fail_next(Unavailable("away"), Unavailable("away"))
+    rig.stream.raw(b"no json")
+    await rig.clock.settle()
+    assert rig.bus.writes == ["letters", "report"]
+    assert rig.role.pulse.report_failures == 2
+    await rig.end()
+
+
+async def test_a_journal_that_takes_no_reasons_keeps_no_fault_back_and_gets_each_reason_once() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    rig.audit.failures.fail_next(Unavailable("away"), Unavailable("away"))
+    rig.bus.writes.clear()
+    rig.stream.fault(SEPARATE)
+    await rig.clock.settle()
+    assert rig.bus.writes == ["report"]
+    await rig.clock.advance(2.1)
+    assert rig.bus.writes == ["report", "reasons"]
+    assert [str(line.decision.reason) for line in rig.bus.lines()] == ["FAULT_SHOWN"]
+    await rig.end()
+
+
+async def test_after_a_report_that_failed_the_newest_state_is_sent() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    rig.log.failures.fail_next(*[Unavailable("away")] * 3)
+    rig.stream.fault(SEPARATE, device=0)
+    await rig.clock.settle()
+    rig.stream.fault(SEPARATE, device=1)
+    await rig.clock.advance(1)
+    assert len(rig.bus.last().active) == 2
+    assert rig.role.pulse.report_failures == 3
+    await rig.end()
+
+
+async def test_an_answer_that_was_lost_on_the_way_costs_a_second_report_and_nothing_else() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    count = len(rig.bus.line)
+    rig.log.failures.lose_answer(Unavailable("no answer"))
+    rig.stream.fault(SEPARATE)
+    await rig.clock.advance(1)
+    one, two = rig.bus.reports()[count:]
+    assert one.active == two.active
+    assert one.totals == two.totals
+    await rig.end()
+
+
+@pytest.mark.parametrize("what", ["open", "read"])
+async def test_a_stream_that_is_away_is_opened_again_with_a_new_claim(what: str) -> None:
+    rig = NodeRig()
+    if what == "read":
+        await rig.up()
+        rig.stream.failures.fail_next(Unavailable("gone"))
+    else:
+        rig.stream.failures.fail_next(Unavailable("gone"))
+        await rig.start()
+    rig.stream.fault(SEPARATE)
+    await rig.clock.advance(2)
+    assert rig.bus.last().epoch == 2
+    assert codes(rig) == [SEPARATE]
+    assert "gone; begun again" in rig.said
+    await rig.end()
+
+
+async def test_news_that_an_earlier_life_did_not_get_out_never_follows_the_next_claim() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+
+    def break_off() -> None:
+        rig.feeds[-1].failures.fail_next(Unavailable("gone"))
+        raise Unavailable("away")
+
+    rig.log.between.append(break_off)
+    rig.stream.fault(SEPARATE)
+    await rig.clock.advance(3)
+    epochs = [one.epoch for one in rig.bus.reports()]
+    assert epochs == sorted(epochs)
+    assert epochs[-1] == 2
+    assert codes(rig) == [SEPARATE]
+    assert "gone; begun again" in rig.said
+    await rig.end()
+
+
+async def test_a_right_that_is_missing_at_the_start_ends_it_and_one_that_is_taken_away_later_does_not() -> None:
+    rig = NodeRig()
+    rig.stream.failures.fail_next(Refused("no right"))
+    rig.log.failures.fail_next(Refused("no right"))
+    await rig.start()
+    assert rig.task is not None
+    assert isinstance(await quiet(rig.task), Refused)
+
+    later = await NodeRig().up()
+    later.stream.failures.fail_next(Refused("no right"))
+    later.stream.fault(SEPARATE)
+    await later.clock.advance(2)
+    assert codes(later) == [SEPARATE]
+    await later.end()
+
+
+class Planted(Policy):
+    """The shipped policy with a defect: rating one code fails."""
+
+    __slots__ = ()
+
+    def rate(self, plane: Plane, code: str, severity: int | None) -> Rating:
+        if code == REQUEST:
+            raise ZeroDivisionError("planted")
+        return super().rate(plane, code, severity)
+
+
+async def test_poison_costs_one_record_and_a_letter() -> None:
+    rig = NodeRig(policy=Planted(**{one.name: getattr(POLICY, one.name) for one in fields(POLICY) if one.init}))
+    rig.stream.fault(REQUEST)
+    rig.stream.fault(SEPARATE)
+    await rig.up()
+    (letter,) = rig.bus.letters
+    assert dict(letter.headers)["fault-agent-reason"] == DeadReason.INTERNAL.encode()
+    assert codes(rig) == [SEPARATE]
+    assert rig.bus.last().scanned[0].offset == 2
+    await rig.end()
+
+
+async def test_two_agents_of_one_node_come_to_one_that_reports() -> None:
+    bus = Bus(Clock())
+    one = NodeRig(bus, Stream(bus.clock), instance="a")
+    two = NodeRig(bus, Stream(bus.clock), instance="b")
+    for rig in (one, two):
+        rig.stream.fault(SEPARATE)
+    await one.start()
+    await two.start()
+    await bus.clock.advance(30)
+    assert [one.role.pulse.standing_by, two.role.pulse.standing_by] == [True, False]
+    last = bus.reports()[-1]
+    assert (last.epoch, last.instance) == (2, "b")
+    await one.end()
+    await two.end()
