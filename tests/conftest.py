@@ -1,4 +1,4 @@
-"""For the whole suite: warnings are errors, blocking calls inside the loop fail, property tests are quick and repeatable."""
+"""For the whole suite: warnings are errors, blocking calls inside the loop fail, property tests are repeatable."""
 
 from collections.abc import Iterator
 
