@@ -32,6 +32,7 @@ from agent.domain.cluster import ClusterBook
 from agent.domain.events import NodeReport, Position, Record
 from agent.domain.policy import Policy
 from agent.domain.vocab import Millis, Mode, NodeName
+from agent.errors import Unavailable
 from agent.ports import Batch, ConfigMap, DocumentStore
 from agent.wire.audit import AuditLine, decode_all
 from agent.wire.inbound import Limits as BorderLimits
@@ -184,9 +185,12 @@ class BusLetters:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.failures = Failures()
+        self.is_away = False
 
     async def append(self, letters: Sequence[Record]) -> None:
         self.failures.before()
+        if self.is_away:
+            raise Unavailable("the letters' topic is away")
         self._bus.writes.append("letters")
         self._bus.letters.extend(letters)
 
@@ -220,6 +224,8 @@ class Stream:
         self._number = 0
         self.failures = Failures()
         self.opened: list[bytes | None] = []
+        self.given = 0
+        """Records read so far."""
 
     def raw(self, value: bytes | None, *, key: bytes | None = b"n1", partition: int = 0, at: float = 0) -> Record:
         """A record with any value, `at` seconds after T0."""
@@ -257,6 +263,7 @@ class Stream:
         self.failures.before()
         unread = [one for one in self._records if one.position.offset >= self._place(one.position.partition)]
         taken = unread[:limit]
+        self.given += len(taken)
         for one in taken:
             self._places[one.position.partition] = (one.position.generation, one.position.offset + 1)
         at_end = len(taken) == len(unread)

@@ -230,8 +230,7 @@ async def test_a_clock_that_is_set_back_silences_nobody() -> None:
     rig = await NodeRig().up()
     count = len(rig.bus.line)
     rig.clock.now -= 3600
-    rig.stream.fault(SEPARATE, device=0)
-    await rig.clock.settle()
+    await rig.clock.advance(1.1)
     assert len(rig.bus.line) == count + 1
     await rig.end()
 
@@ -315,6 +314,23 @@ async def test_a_letter_that_cannot_be_kept_keeps_the_report_back() -> None:
     await rig.clock.settle()
     assert rig.bus.writes == ["letters", "report"]
     assert rig.role.pulse.report_failures == 2
+    await rig.end()
+
+
+async def test_nothing_is_read_ahead_of_what_cannot_be_reported() -> None:
+    rig = await NodeRig().up()
+    await rig.clock.advance(1)
+    rig.letters.is_away = True
+    rig.stream.raw(b"no json")
+    await rig.clock.settle()
+    for device in (1, 2, 3):
+        rig.stream.fault(SEPARATE, device=device)
+    await rig.clock.settle()
+    assert rig.stream.given == 1
+    rig.letters.is_away = False
+    await rig.clock.advance(1)
+    assert rig.stream.given == 4
+    assert len(rig.bus.last().active) == 3
     await rig.end()
 
 
