@@ -47,10 +47,12 @@ class Clock(VirtualTime):
 
     def __init__(self) -> None:
         super().__init__(0.0)
+        self.set_by = 0
+        """By how much the wall clock was set, ms; waiting goes on as before."""
 
     def wall(self) -> Millis:
         """Unix ms."""
-        return Millis(T0 + round(self.now * 1000))
+        return Millis(T0 + round(self.now * 1000) + self.set_by)
 
     async def settle(self) -> None:
         """Let everything run that needs no time; a role takes more turns than a lease."""

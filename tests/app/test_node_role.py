@@ -229,7 +229,7 @@ async def test_a_report_goes_at_once_when_idle_then_after_200_ms_and_each_60_s_i
 async def test_a_clock_that_is_set_back_silences_nobody() -> None:
     rig = await NodeRig().up()
     count = len(rig.bus.line)
-    rig.clock.now -= 3600
+    rig.clock.set_by = -3_600_000
     await rig.clock.advance(1.1)
     assert len(rig.bus.line) == count + 1
     await rig.end()
