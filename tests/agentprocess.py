@@ -48,6 +48,8 @@ class AgentProcess:
         """End it as kill -9 does."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Told to end; its exit code."""

@@ -45,6 +45,6 @@ def document(out: Path, place: str) -> Mapping[str, str] | None:
 
 
 def journal(out: Path) -> list[dict[str, Any]]:
-    """The audit lines of an --out folder."""
+    """The audit lines of an --out folder, without one that is being written."""
     path = out / "audit.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.is_file() else []

@@ -124,15 +124,17 @@ def _at(code: str, rig: Rig, at: float) -> bytes:
     return other.source._items[0].value or b""  # type: ignore[union-attr]  # a record
 
 
+def without_pods() -> Rig:
+    return Rig([one for one in the_demo(LABELS) if one["kind"] != "Pod"])
+
+
 def over_before_the_pod(rig: Rig) -> None:
-    for name in ("demo-0", "demo-1"):
-        rig.delete("Pod", "train", name, 0)
     rig.fault(REQUEST, 10)
     rig.clear(REQUEST, 12)
     late = a_pod("demo-0", uid="uid-late", labels=LABELS)
     late["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
-    rig.apply(late, 12)
-    rig.tick(60)
+    rig.apply(late, 60)
+    rig.tick(61)
 
 
 # --- by the job -------------------------------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ TABLE: list[Any] = [
     (Reason.FAULT_CLEARED, demo, shown_and_cleared),
     (Reason.ALREADY_ACTIVE, demo, again),
     (Reason.NOT_ACTIVE, demo, recover_of_nothing),
-    (Reason.NOT_ACTIVE, demo, over_before_the_pod),
+    (Reason.NOT_ACTIVE, without_pods, over_before_the_pod),
     (Reason.DUPLICATE_MESSAGE, demo, repeated_message),
     (Reason.STALE, demo, stale_recover),
     (Reason.HELD, demo, held),

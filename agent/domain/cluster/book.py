@@ -269,9 +269,12 @@ def faults_of(book: ClusterBook, node: NodeName, devices: frozenset[int]) -> Ite
 
 
 def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, int | None]]:
-    """Recent occurrences that concern the job, each with the device concerned (None: the whole node), in time order."""
+    """Recent occurrences that concern the job, each with the device concerned (None: the whole node), in time order.
+
+    Nodes that a pod has left a moment ago are looked at too: a fault often ends the pod before it is read.
+    """
     found: list[tuple[Occurrence, int | None]] = []
-    for node in book.jobs.nodes_of(job):
+    for node in sorted({*book.jobs.nodes_of(job), *(member.node for member in book.ledger(job).members)}):
         report = book.reports.get(node)
         if report is None or not report.occurrences:
             continue
@@ -297,8 +300,18 @@ def was_over(book: ClusterBook, job: JobId, occurrence: Occurrence, device: int 
 
 
 def _former(book: ClusterBook, job: JobId, node: NodeName) -> frozenset[int]:
-    ledger = book.ledgers.get(job)
-    return frozenset(d for m in ledger.members if m.node == node for d in m.devices) if ledger else frozenset()
+    return frozenset(device for member in book.ledger(job).members if member.node == node for device in member.devices)
+
+
+def remembered(book: ClusterBook, occurrence: Occurrence) -> bool:
+    """Whether a job that left the node remembers a pod there that the fault may have hit: then the job judges it."""
+    node = occurrence.key.node
+    return any(
+        book.jobs.job(job) is not None
+        and job not in book.frozen
+        and (not occurrence.devices or not _former(book, job, node).isdisjoint(occurrence.devices))
+        for job in book.former.get(node, ())
+    )
 
 
 def on_chip(plane: Plane) -> bool:

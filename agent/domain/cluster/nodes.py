@@ -5,7 +5,7 @@ The one rule: an entry follows from levels alone; a silent node keeps the entry 
 
 from dataclasses import replace
 
-from agent.domain.cluster.book import ClusterBook, Verdict, cause_of
+from agent.domain.cluster.book import ClusterBook, Verdict, cause_of, remembered
 from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
 from agent.domain.events import Decision, NodeReport, Occurrence
 from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node, with_update_time
@@ -75,15 +75,18 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
         return None, []
     done: dict[str, Done] = {}
     decisions: list[Decision] = []
-    used = book.jobs.devices_in_use(node)
     busy = bool(book.jobs.jobs_on(node))
     for occurrence in report.occurrences:
         key = f"{occurrence.id}~{occurrence.level}"
-        if key in book.cluster.done or (busy if not occurrence.devices else not used.isdisjoint(occurrence.devices)):
+        held = busy if not occurrence.devices else any(book.jobs.bindings(node, one) for one in occurrence.devices)
+        if key in book.cluster.done or held:
             continue
         judged = _judged_for_a_job(book, node, occurrence, key)
         if judged is not None:
             done[key] = judged  # kept here too: the job forgets the node once its pods are replaced
+            continue
+        if remembered(book, occurrence):
+            done[key] = Done(now, Reason.NO_JOB)  # the job tells it, in this very step, and may then forget the node
             continue
         reason = Reason.HELD if occurrence.held else Reason.NO_JOB
         done[key] = Done(now, reason)
@@ -95,7 +98,7 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
                 node=node,
                 fault=cause.fault,
                 level=cause.level,
-                detail="no job holds the device; the node's own documents show it",
+                detail=_why_no_job(book, node, occurrence),
                 occurrence=cause.occurrence,
                 trace=cause.trace,
             )
@@ -104,6 +107,13 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
         return None, []
     kept = prune(book.cluster.done, now, book.limits.max_event_age)
     return replace(book.cluster, done={**kept, **done}), decisions
+
+
+def _why_no_job(book: ClusterBook, node: NodeName, occurrence: Occurrence) -> str:
+    used = book.jobs.devices_in_use(node)
+    if not used.isdisjoint(occurrence.devices):
+        return "a pod uses the device, but no PodGroup is known for it: see the findings"
+    return "no job holds the device" if occurrence.devices else "no job is on the node"
 
 
 def _judged_for_a_job(book: ClusterBook, node: NodeName, occurrence: Occurrence, key: str) -> Done | None:

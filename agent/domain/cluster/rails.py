@@ -16,6 +16,7 @@ from agent.domain.rail import decide, leaf_faults
 from agent.domain.rail.case import CommMode, RailQuestion
 from agent.domain.rail.reservations import HoldState, RailLedger, close_job, plan_id, reserve
 from agent.domain.rail.words import (
+    Answer,
     Borrow,
     Delegate,
     FaultKind,
@@ -75,8 +76,11 @@ def _key(occurrence: Occurrence) -> str:
 
 def _links(book: ClusterBook, job: JobId) -> Iterator[Occurrence]:
     """Link-down occurrences on devices of the job, oldest first; not what a duration rule made of them."""
+    nodes = book.jobs.nodes_of(job)
     for occurrence, device in occurrences_of(book, job):
         if device is None or occurrence.raised or occurrence.key.plane is not Plane.NETWORK:
+            continue
+        if occurrence.key.node not in nodes:
             continue
         if int(occurrence.key.code, 16) == LINK_DOWN and not was_over(book, job, occurrence, device):
             yield occurrence
@@ -85,7 +89,7 @@ def _links(book: ClusterBook, job: JobId) -> Iterator[Occurrence]:
 def _ready_at(draft: Draft, window: list[Occurrence]) -> Millis:
     """When the window can be judged: it is complete, and each fault has ended or outlasted the retransmission."""
     complete = window[0].begin + draft.book.limits.joint_window + 1
-    threshold = max(flap_threshold_ms(env) for env in _envs(draft.book, draft.job).values() or [HcclEnv()])
+    threshold = _threshold(draft)
     outlasted = (one.begin + math.floor(threshold) + 1 for one in window if one.end is None)
     return Millis(max(complete, *outlasted, 0))
 
@@ -113,7 +117,12 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
             draft.mark(_key(one), reason)
             draft.say(reason, "no borrow is planned for old news", cause_of(draft.book, one, _ranks(draft, one)))
     asked = [one for one in window if one not in too_old and one not in before_act]
-    if not asked:
+    if all(_outlived(draft, one) for one in asked):
+        for one in asked:
+            draft.mark(_key(one), Reason.RAIL_NOOP)
+            seconds = ((one.end or one.begin) - one.begin) / SECOND
+            text = f"{RailCode.CLEAR}: back after {seconds:g} s, within what RDMA itself sends again"
+            draft.say(Reason.RAIL_NOOP, text, cause_of(draft.book, one, _ranks(draft, one)))
         return
     events = tuple(one.id for one in asked)
     name = plan_id(job.id, job.incarnation, events)
@@ -141,8 +150,26 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
         document = f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
     for one in asked:
         draft.mark(_key(one), reason)
-        text = f"rule {answer.rule} {answer.code}: {answer.detail}"
+        text = f"rule {answer.rule} {answer.code}: {_moves(answer) or answer.detail}"
         draft.say(reason, text, cause_of(draft.book, one, _ranks(draft, one)), document)
+
+
+def _moves(answer: Answer) -> str:
+    """Who goes where, of a borrow: `rank 2 on a3-node-0: 2→3`."""
+    if not isinstance(answer, Borrow):
+        return ""
+    told = [f"rank {one.rank} on {one.node}: {one.device_from}→{one.device_to}" for one in answer.moves[:8]]
+    more = f" and {len(answer.moves) - 8} more" if len(answer.moves) > 8 else ""
+    return f"{len(answer.moves)} ranks go to the other die ({', '.join(told)}{more})"
+
+
+def _outlived(draft: Draft, one: Occurrence) -> bool:
+    """Whether the link came back before RDMA gave up: a flap, which no rule of a rank table can refuse."""
+    return one.end is not None and one.end - one.begin <= _threshold(draft)
+
+
+def _threshold(draft: Draft) -> float:
+    return max(flap_threshold_ms(env) for env in _envs(draft.book, draft.job).values() or [HcclEnv()])
 
 
 def _before_act(draft: Draft, one: Occurrence) -> bool:

@@ -382,3 +382,22 @@ def test_whatever_happens_training_runs_again_and_the_list_is_empty(
 
 async def _run(rig: Rig) -> None:
     await rig.run()
+
+
+async def test_a_pod_gone_a_moment_before_its_fault_is_read_has_the_job_told_and_nobody_else() -> None:
+    rig = demo()
+    rig.tick(0)
+    rig.delete("Pod", "train", "demo-0", 10)
+    rig.fault(REQUEST, 10)
+    rig.fault(SEPARATE, 11, device=3)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 15)
+    rig.fault(REQUEST, 20, device=1)
+    rig.tick(21)
+    await rig.run()
+    told = [(one.fault.partition("@")[0], str(one.reason)) for one in rig.decisions if one.occurrence]
+    assert [row for row in told if row[1] not in ("FAULT_SHOWN", "RESCHEDULE_RECORDED")] == [
+        (f"n1/chip/2/{REQUEST}", "NO_RANK"),
+        (f"n1/chip/3/{SEPARATE}", "ISOLATION_ONLY"),
+        (f"n1/chip/1/{REQUEST}", "NO_JOB"),
+    ]
+    assert await rig.data(RESET) is None
