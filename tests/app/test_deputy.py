@@ -1,4 +1,4 @@
-"""The deputy: it waits, decides what nobody else reports, and what it has decided does not vanish with a late report."""
+"""The deputy: it waits, decides what nobody else reports, and what it has decided outlives a report that is late."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from agent.domain.events import Decision, NodeReport, Record, Scanned
 from agent.domain.vocab import DeadReason, Millis, NodeName, Reason
 from agent.wire.inbound import Limits as BorderLimits
 
-DOWN = "0300000D"
+DOWN = "2C000031"
 SEPARATE, LINK = "80E18402", "81078603"
 
 
@@ -24,8 +24,8 @@ def at(seconds: float) -> Millis:
     return Millis(T0 + round(seconds * 1000))
 
 
-def scanned(offset: int, partition: int = 0, **given: object) -> NodeReport:
-    return a_report(scanned={partition: Scanned(0, offset)}, caught_up=True, **given)
+def scanned(offset: int) -> NodeReport:
+    return a_report(scanned={0: Scanned(0, offset)}, caught_up=True)
 
 
 def reported_by_agent(*records: Record, epoch: int = 1, seq: int = 5) -> NodeReport:
