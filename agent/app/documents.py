@@ -3,11 +3,12 @@
 The one rule: a live object that cannot be read is left alone, and of a shared value only our entries change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent.app.publisher import Rendered
 from agent.domain.cluster import ClusterBook
+from agent.domain.faultnodes import FaultNodeEntry
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
 from agent.domain.reschedule import MAX_RECORDS, JobRecords, RescheduleRecord, RetryTimes
@@ -70,11 +71,19 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     retries = encode_retry_times({**kept, **ours})
     foreign = {key: value for key, value in data.items() if key not in (FAULT_NODE, RETRY_TIMES)}
     trimmed = trim_fault_nodes(book.entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
-    detail = f"{len(trimmed.entries)} faulty nodes"
+    detail = _faulty(trimmed.entries)
     if trimmed.dropped:
         detail += f", {trimmed.dropped} device elements left out to fit"
     nodes = encode_fault_nodes(trimmed.entries) or "[]"
     return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail + problem)
+
+
+def _faulty(entries: Sequence[FaultNodeEntry]) -> str:
+    """Which nodes are listed, for people: names and states of a few, and how many more."""
+    if not entries:
+        return "no faulty node"
+    named = ", ".join(f"{entry.node} {entry.health}" for entry in entries[:3])
+    return f"faulty: {named}" + (f" and {len(entries) - 3} more" if len(entries) > 3 else "")
 
 
 def _ours_now(book: ClusterBook, job: JobId, ours: Mapping[str, RetryTimes]) -> bool:
@@ -94,7 +103,7 @@ def render_reschedule(book: ClusterBook, live: ConfigMap | None) -> Rendered:
             jobs[job] = merge_records(jobs.get(job), ledger.records)
     foreign = {key: value for key, value in data.items() if key != RECORDS}
     trimmed = trim_records(jobs, budget_beside(foreign, RECORDS_LIMIT))
-    detail = f"{len(trimmed.jobs)} jobs"
+    detail = f"records of jobs: {len(trimmed.jobs)}"
     if trimmed.dropped_records or trimmed.dropped_jobs:
         records = sum(trimmed.dropped_records.values())
         detail += f"; to fit, {records} oldest records and {len(trimmed.dropped_jobs)} whole jobs were dropped"

@@ -14,7 +14,7 @@ from agent.domain.rail.reservations import HoldState, advance
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.ports import ConfigMap, DocumentStore
-from agent.wire.railfile import PLAN_KEY, plan_name
+from agent.wire.railfile import PLAN_KEY, decode_plan, plan_name
 
 _SEEN = (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED, Reason.NO_RESET_CONFIG)
 """Answers after which it is known what the document holds."""
@@ -118,7 +118,9 @@ class Press:
         job, text = self.book.jobs.job(job_id), self._ledgers.plans.get(job_id)
         if job is None or text is None:
             return None
-        rendered = Rendered(Reason.WRITTEN, {PLAN_KEY: text}, owner=docs.owner_reference(job))
+        document = decode_plan(text)
+        detail = f"{document.state}, rule {document.rule.number} {document.rule.code}"
+        rendered = Rendered(Reason.WRITTEN, {PLAN_KEY: text}, detail, owner=docs.owner_reference(job))
         name = plan_name(job.owner_name or job.name)
         mode = Mode.DISABLED if self._wishes.mode is Mode.DISABLED else Mode.ACT
         done = await self._publisher.publish(job.namespace, name, lambda _: rendered, mode)

@@ -122,7 +122,7 @@ def test_observing_writes_no_document_of_others_and_no_ledger(place: Path) -> No
     (place / "agent.yaml").write_text("mode: observe\n")
     with started(place, "--config", str(place / "agent.yaml")) as agent:
         append_lines(place / "events.jsonl", [fault_line(REQUEST, now(), 1)])
-        agent.until(lambda: "RECOVERY_STARTED" in reasons(place))
+        agent.until(lambda: "OBSERVE" in reasons(place))
         assert agent.end() == 0
     assert sorted(path.name for path in (place / "out").iterdir() if not path.name.startswith(".")) == ["audit.jsonl"]
     assert {line["mode"] for line in journal(place / "out")} == {"observe"}

@@ -178,13 +178,15 @@ async def test_short_of_act_no_document_and_no_ledger_is_stored(mode: str) -> No
     assert set(told) == {Reason.OBSERVE if mode == "observe" else Reason.DISABLED}
 
 
-async def test_observing_shows_the_whole_life_of_what_would_be_done() -> None:
+async def test_observing_starts_no_recovery_and_says_which_would_start() -> None:
     rig = demo(mode="observe")
     rig.fault(REQUEST)
     rig.clear(REQUEST, 5)
     rig.tick(300)
     await rig.run()
-    assert rig.reasons(DEMO_JOB)[:3] == [Reason.RECOVERY_STARTED, Reason.RECOVERY_SUCCEEDED, Reason.RECOVERY_ENDED]
+    assert rig.reasons(DEMO_JOB) == [Reason.OBSERVE]
+    told = next(line.decision.detail for line in rig.told if line.decision.job == DEMO_JOB)
+    assert told == "in act mode a recovery would start: policy restart_request, 4 ranks"
     assert {line.mode for line in rig.told} == {"observe"}
 
 

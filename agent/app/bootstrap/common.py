@@ -60,7 +60,7 @@ def limits_of(settings: Settings, mode: Mode) -> Limits:
         max_event_age=Millis(settings.max_event_age_ms),
         frameworks=frozenset(settings.reset.frameworks),
         executor=Executor(settings.reset.executor),
-        reset_mode=_weaker(mode, settings.documents.reset_config.mode),
+        reset_mode=_weakest(mode, settings.documents.reset_config.mode),
         volcano={"auto": None, "alive": True, "absent": False}[settings.volcano],
         joint_window=Millis(int(settings.rail.joint_window_s * SECOND)),
         link_fresh=Millis(int(settings.rail.link_fresh_s * SECOND)),
@@ -87,10 +87,16 @@ def wishes_of(settings: Settings, mode: Mode, *, solo: bool = True) -> Wishes:
 
 
 def _weaker(mode: Mode, own: Mode) -> Mode:
-    """A document's own mode under the global one. Global observe is no weaker here: it acts on a shadow, so that what
-    would become of a recovery is seen to its end.
+    """A document's own mode under the global one. Global observe is no weaker here: it writes to a shadow, so that
+    what the document would hold is worked out and shown.
     """
     return Mode.DISABLED if mode is Mode.DISABLED else own
+
+
+def _weakest(mode: Mode, own: Mode) -> Mode:
+    """What holds for recoveries: one is started in act mode only, or it would be told of though no worker stopped."""
+    order = (Mode.DISABLED, Mode.OBSERVE, Mode.ACT)
+    return order[min(order.index(mode), order.index(own))]
 
 
 def meaning_of(policy: Policy, ref: str) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.domain.cluster.book import ClusterBook, Draft, RailPlan, cause_of, occurrences_of, was_over
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause_of, occurrences_of, was_over
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Link, Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, env_from, flap_threshold_ms
@@ -101,7 +101,15 @@ def _tell_waiting(draft: Draft, window: list[Occurrence], ready: Millis) -> None
             draft.mark(key, Reason.RAIL_OBSERVING)
             wait = (ready - one.begin) / SECOND
             detail = f"a flap until proven otherwise: judged {wait:.1f} s after it began"
-            draft.say(Reason.RAIL_OBSERVING, detail, cause_of(draft.book, one, _ranks(draft, one)))
+            draft.say(Reason.RAIL_OBSERVING, detail, _cause(draft, one))
+
+
+def _cause(draft: Draft, one: Occurrence) -> Cause:
+    """The link fault as it stands now: a rule over time may have raised it since it began."""
+    cause = cause_of(draft.book, one, _ranks(draft, one))
+    report = draft.book.reports.get(one.key.node)
+    level = next((fault.level for fault in report.active if fault.key == one.key), "") if report is not None else ""
+    return replace(cause, level=level or cause.level)
 
 
 def _ranks(draft: Draft, one: Occurrence) -> tuple[int, ...]:
@@ -115,14 +123,14 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     for reason, ones in ((Reason.TOO_OLD, too_old), (Reason.BEFORE_ACT, before_act)):
         for one in ones:
             draft.mark(_key(one), reason)
-            draft.say(reason, "no borrow is planned for old news", cause_of(draft.book, one, _ranks(draft, one)))
+            draft.say(reason, "no borrow is planned for old news", _cause(draft, one))
     asked = [one for one in window if one not in too_old and one not in before_act]
     if all(_outlived(draft, one) for one in asked):
         for one in asked:
             draft.mark(_key(one), Reason.RAIL_NOOP)
             seconds = ((one.end or one.begin) - one.begin) / SECOND
-            text = f"{RailCode.CLEAR}: back after {seconds:g} s, within what RDMA itself sends again"
-            draft.say(Reason.RAIL_NOOP, text, cause_of(draft.book, one, _ranks(draft, one)))
+            text = f"rule 3 {RailCode.CLEAR}: back after {seconds:g} s, within what RDMA itself sends again"
+            draft.say(Reason.RAIL_NOOP, text, _cause(draft, one))
         return
     events = tuple(one.id for one in asked)
     name = plan_id(job.id, job.incarnation, events)
@@ -151,7 +159,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     for one in asked:
         draft.mark(_key(one), reason)
         text = f"rule {answer.rule} {answer.code}: {_moves(answer) or answer.detail}"
-        draft.say(reason, text, cause_of(draft.book, one, _ranks(draft, one)), document)
+        draft.say(reason, text, _cause(draft, one), document)
 
 
 def _moves(answer: Answer) -> str:
@@ -199,9 +207,7 @@ def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
     answer = decide(_question(draft, job, [one], draft.rails))
     draft.mark(key, _REASON[type(answer)])
     if answer.code is RailCode.NO_SWITCH_BACK:
-        draft.say(
-            Reason.RAIL_NOOP, f"{answer.code}: {advice_for(answer)}", cause_of(draft.book, one, _ranks(draft, one))
-        )
+        draft.say(Reason.RAIL_NOOP, f"{answer.code}: {advice_for(answer)}", _cause(draft, one))
 
 
 def delegate_hccs(draft: Draft, job: Job) -> None:

@@ -113,9 +113,6 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
     """Reasons that lie in the job, in the order in which a person would ask."""
     settings, limits = job.settings, draft.book.limits
     scheduling = settings.fault_scheduling
-    if limits.reset_mode is not Mode.ACT:
-        reason = Reason.OBSERVE if limits.reset_mode is Mode.OBSERVE else Reason.DISABLED
-        return reason, f"reset-config is in mode {limits.reset_mode}"
     if job.finished:
         return Reason.JOB_FINISHED, ""
     if settings.process_recover in ("on", "pause"):
@@ -146,16 +143,20 @@ def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, 
         if running.recovery.phase is Phase.FAILED:
             return Reason.RECOVERY_RUNNING, f"recovery {running.recovery.id} has failed; the pods are to be replaced"
         if running.recovery.node != node:
-            _take(draft, running, step(running.recovery, Signal.ISOLATION_FAULT, now, limits.reset), cause, job)
+            second = step(running.recovery, Signal.ISOLATION_FAULT, now, limits.reset)
+            _take(draft, running, second, cause, job, "a fault on a second node of the job")
             return Reason.RECOVERY_RUNNING, f"a second node while recovery {running.recovery.id} runs: it fails"
         joined = join(running.recovery, policy, listed, now, limits.reset)
         if joined is None:
             return Reason.RECOVERY_JOINED, f"recovery {running.recovery.id} already covers it"
-        _take(draft, running, joined, None, job)
+        _take(draft, running, joined, None, job, "")
         return joined.reason, f"into recovery {running.recovery.id}"
     begun = start(draft.ledger.last_recovery + 1, policy, listed, node, now, limits.reset, limits.executor)
     if isinstance(begun, Reason):
         return begun, _DETAIL.get(begun, "")
+    if limits.reset_mode is not Mode.ACT:
+        reason = Reason.OBSERVE if limits.reset_mode is Mode.OBSERVE else Reason.DISABLED
+        return reason, f"in act mode a recovery would start: policy {policy}, {len(listed)} ranks"
     pods = sorted({b.pod.uid for one in listed for b in book.jobs.bindings(node, one.device) if b.job == job.id})
     course = Course(begun, tuple(pods), cause.fault, occurrence.level, occurrence.trace)
     draft.ledger = replace(draft.ledger, last_recovery=begun.id, courses=(*draft.ledger.courses, course))
@@ -226,7 +227,30 @@ def follow(draft: Draft, job: Job | None) -> None:
         for signal in _signals(draft, job, course):
             moved = step(current.recovery, signal, draft.now, draft.book.limits.reset)
             if moved is not None:
-                current = _take(draft, current, moved, cause_of_course(current), job)
+                because = _because(draft.book, job, signal)
+                current = _take(draft, current, moved, cause_of_course(current), job, because)
+
+
+_WORDS = {
+    Signal.CODES_GONE: "its codes are gone",
+    Signal.CODES_BACK: "its codes are back",
+    Signal.DEADLINE: "its time is over",
+    Signal.BINDING_ENDED: "a pod that held its devices has gone",
+    Signal.PODS_REPLACED: "its pods have been replaced",
+    Signal.JOB_RENEWED: "all pods of the job are new",
+    Signal.PROCESS_RECOVER_ON: "process recovery was turned on",
+    Signal.JOB_ENDED: "the job has ended",
+    Signal.LEAVE_ACT: "reset-config is no longer in act mode",
+}
+
+
+def _because(book: ClusterBook, job: Job | None, signal: Signal) -> str:
+    """What moved a recovery, for people."""
+    if signal is Signal.ISOLATION_FAULT and job is not None:
+        found = next(isolations(book, job), None)
+        if found is not None:
+            return f"isolating fault {fault_ref(found.fault.key, found.fault.since)}"
+    return _WORDS.get(signal, str(signal))
 
 
 def cause_of_course(course: Course) -> Cause:
@@ -237,7 +261,9 @@ def cause_of_course(course: Course) -> Cause:
     )
 
 
-def _take(draft: Draft, course: Course, moved: Step | None, cause: Cause | None, job: Job | None) -> Course:
+def _take(
+    draft: Draft, course: Course, moved: Step | None, cause: Cause | None, job: Job | None, because: str
+) -> Course:
     """The course with its next step, in the ledger and, with a cause, told."""
     if moved is None:
         return course
@@ -245,7 +271,7 @@ def _take(draft: Draft, course: Course, moved: Step | None, cause: Cause | None,
     courses = tuple(after if one.recovery.id == course.recovery.id else one for one in draft.ledger.courses)
     draft.ledger = replace(draft.ledger, courses=courses)
     if cause is not None:
-        detail = f"recovery {moved.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}"
+        detail = f"recovery {moved.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}, {because}"
         draft.say(moved.reason, detail, cause, document_of(job) if job is not None else "")
     return after
 
