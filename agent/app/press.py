@@ -13,6 +13,7 @@ from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen
 from agent.domain.rail.reservations import HoldState, advance
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, Reason
+from agent.errors import BadDocument
 from agent.ports import ConfigMap, DocumentStore
 from agent.wire.railfile import PLAN_KEY, decode_plan, plan_name
 
@@ -118,8 +119,13 @@ class Press:
         job, text = self.book.jobs.job(job_id), self._ledgers.plans.get(job_id)
         if job is None or text is None:
             return None
-        document = decode_plan(text)
-        detail = f"{document.state}, rule {document.rule.number} {document.rule.code}"
+        try:
+            document = decode_plan(text)
+            detail = f"{document.state}, rule {document.rule.number} {document.rule.code}"
+        except BadDocument as error:
+            return Published(
+                job.namespace, plan_name(job.owner_name or job.name), Reason.DOCUMENT_UNREADABLE, str(error)
+            )
         rendered = Rendered(Reason.WRITTEN, {PLAN_KEY: text}, detail, owner=docs.owner_reference(job))
         name = plan_name(job.owner_name or job.name)
         mode = Mode.DISABLED if self._wishes.mode is Mode.DISABLED else Mode.ACT
