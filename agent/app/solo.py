@@ -6,6 +6,7 @@ between any two of them loses nothing and counts nothing twice.
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.vocab import SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Verdict
 from agent.ports import Cabinet, Control, DeadLetters, FaultSource, JobView, Journal, Now, ReportLog
-from agent.wire.audit import AuditLine, encode_audit
+from agent.wire.audit import AuditLine, encode_audit, fact_of
 from agent.wire.report import decode as decode_report
 
 READ_LIMIT = 2000
@@ -81,7 +82,7 @@ class Solo:
         self._objects_changed = False
         self._laid_to: Position | None = None
         """The last apply or delete that was taken; one that is read again after a kill has had its effect."""
-        self._journalled: set[bytes] = set()
+        self._journalled: Counter[bytes] = Counter()
         """After a restart: what was said of the occurrences that may be decided once more."""
         self._started = False
         self.clock = Millis(0)
@@ -115,7 +116,7 @@ class Solo:
             self._laid_to = Position(*kept["to"]) if kept["to"] else None
             self.clock = max(self.clock, kept["clock"])
         facts = map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])
-        self._journalled = {fact for fact in facts if fact is not None}
+        self._journalled = Counter(fact for fact in facts if fact is not None)
         token = await self._p.cabinet.load(STREAM) if stream else None
         await self._p.source.open(token)
         await self._read_cluster()
@@ -179,15 +180,21 @@ class Solo:
 
         What a run that was killed between this and its checkpoint has said of an occurrence is not said again.
         """
-        lines = [(line, encode_audit(line)) for line in self._lines]
         if self._journalled:
-            lines = [(line, data) for line, data in lines if fact_of(data) not in self._journalled]
-        if lines:
-            await self._p.audit.append([data for _, data in lines])
-        self._lines.clear()
+            self._lines = [line for line in self._lines if not self._was_journalled(fact_of(encode_audit(line)))]
+        if self._lines:
+            await self._p.audit.append([encode_audit(line) for line in self._lines])
+        lines, self._lines = self._lines, []
         self.tally.decisions += len(lines)
-        for line, _ in lines:
+        for line in lines:
             self._told(line)
+
+    def _was_journalled(self, fact: bytes | None) -> bool:
+        """Whether a killed run has said so already; each of its lines answers for one."""
+        if fact is None or not self._journalled[fact]:
+            return False
+        self._journalled[fact] -= 1
+        return True
 
     # --- items ---------------------------------------------------------------------------------------------------
 
@@ -381,14 +388,3 @@ def time_of(item: Record | Control) -> Millis | None:
 
 def _is_device(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 4
-
-
-def fact_of(line: bytes) -> bytes | None:
-    """What an audit line says of an occurrence, apart from when and by whom it was said; None: it is about none."""
-    try:
-        said = orjson.loads(line)
-        if not said.get("occurrence"):
-            return None
-        return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job", "ranks", "detail")])
-    except (orjson.JSONDecodeError, AttributeError):
-        return None

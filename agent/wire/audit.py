@@ -92,3 +92,17 @@ def decode_all(lines: Iterable[bytes], name: str) -> tuple[list[AuditLine], list
         except BadDocument as error:
             findings.append(str(error))
     return good, findings
+
+
+def fact_of(line: bytes) -> bytes | None:
+    """What an audit line decides about an occurrence; None: it is about none.
+
+    When it was decided is no part of it, nor are the words and ranks beside it: pods may have moved in between.
+    """
+    try:
+        said = orjson.loads(line)
+        if not said.get("occurrence"):
+            return None
+        return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job", "level")])
+    except (orjson.JSONDecodeError, AttributeError):
+        return None

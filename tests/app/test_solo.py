@@ -19,7 +19,7 @@ from agent.adapters.memory import (
     MemoryJournal,
     MemoryReportLog,
 )
-from agent.app.solo import LAST_TIME, fact_of, time_of
+from agent.app.solo import LAST_TIME, time_of
 from agent.domain.events import Position, Record
 from agent.domain.vocab import Millis, Reason
 from agent.errors import CannotRun, Fenced, Unavailable
@@ -73,15 +73,6 @@ async def test_a_time_beyond_all_calendars_moves_no_clock() -> None:
     rig.tick(300)
     await rig.run()
     assert rig.reasons(DEMO_JOB) == [Reason.RECOVERY_STARTED, Reason.RECOVERY_SUCCEEDED, Reason.RECOVERY_ENDED]
-
-
-def test_a_fact_is_what_a_line_says_of_an_occurrence_whenever_it_was_said() -> None:
-    one = b'{"time":"a","at":1,"reason":"HELD","occurrence":"0:0:1:0","detail":"d"}'
-    two = b'{"time":"b","at":2,"reason":"HELD","occurrence":"0:0:1:0","detail":"d","trace":"x"}'
-    other = b'{"time":"a","at":1,"reason":"HELD","occurrence":"0:0:1:0","detail":"e"}'
-    assert fact_of(one) == fact_of(two) != fact_of(other)
-    for line in (b'{"reason":"WRITTEN"}', b"{", b"[]", b"7"):
-        assert fact_of(line) is None
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.domain.events import Decision
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
-from agent.wire.audit import AuditLine, decode_all, decode_audit, encode_audit, rfc3339
+from agent.wire.audit import AuditLine, decode_all, decode_audit, encode_audit, fact_of, rfc3339
 
 WHOLE = AuditLine(
     Decision(
@@ -126,3 +126,12 @@ def test_any_words_come_back(detail: str, fault: str, at: int) -> None:
         return
     assert b"\n" not in data
     assert decode_audit(data, "here") == line
+
+
+def test_a_fact_is_what_a_line_says_of_an_occurrence_whenever_it_was_said() -> None:
+    one = b'{"time":"a","at":1,"reason":"HELD","occurrence":"0:0:1:0","detail":"d"}'
+    two = b'{"time":"b","at":2,"reason":"HELD","occurrence":"0:0:1:0","detail":"e","ranks":[1],"trace":"x"}'
+    other = b'{"time":"a","at":1,"reason":"HELD","occurrence":"0:0:1:0","detail":"d","job":"a/b"}'
+    assert fact_of(one) == fact_of(two) != fact_of(other)
+    for line in (b'{"reason":"WRITTEN"}', b"{", b"[]", b"7"):
+        assert fact_of(line) is None
