@@ -97,12 +97,12 @@ def decode_all(lines: Iterable[bytes], name: str) -> tuple[list[AuditLine], list
 def fact_of(line: bytes) -> bytes | None:
     """What an audit line decides about an occurrence; None: it is about none.
 
-    When it was decided is no part of it, nor are the words and ranks beside it: pods may have moved in between.
+    When is no part of it, nor are the words, ranks and level beside it: pods and ratings may have moved in between.
     """
     try:
         said = orjson.loads(line)
         if not said.get("occurrence"):
             return None
-        return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job", "level")])
+        return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job")])
     except (orjson.JSONDecodeError, AttributeError):
         return None
