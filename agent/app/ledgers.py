@@ -67,6 +67,7 @@ class Ledgers:
             except BadDocument as error:
                 tell(Decision(now, Reason.LEDGER_UNREADABLE, document=place, detail=str(error)))
         self._cluster, self._rails = book.cluster, book.rails
+        book.before = book.cluster
 
     def _read(self, document: ConfigMap, book: ClusterBook, place: str) -> None:
         key = (document.namespace, document.name)

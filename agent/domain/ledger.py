@@ -7,6 +7,7 @@ changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agent.domain.events import Occurrence
 from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
 from agent.domain.reset import Recovery
@@ -87,8 +88,26 @@ class ClusterLedger:
     term: int = 0
     act_since: Millis | None = None
     """Since when we act; an occurrence from before never starts anything."""
-    done: Mapping[str, Done] = field(default_factory=dict)
-    """Occurrences that concerned no job."""
+    told: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Partition -> generation and offset up to which occurrences of no job have been told; a mark for each of them
+    would outgrow the ConfigMap in one bad night. After a restart of the coordinator this decides what is said again."""
+    told_at: Millis = Millis(0)
+
+
+def place_of(occurrence: str) -> tuple[int, int, int] | None:
+    """Generation, partition and offset of an occurrence id, or None for an id of another shape."""
+    parts = occurrence.split(":")
+    if len(parts) != 4 or not all(part.isdecimal() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1]), int(parts[2])
+
+
+def told_before(ledger: ClusterLedger, occurrence: Occurrence) -> bool:
+    """Whether an earlier coordinator has told it; what a rule over time raised later is known by its time."""
+    place = place_of(occurrence.id)
+    if place is None or place[1] not in ledger.told or (place[0], place[2]) > ledger.told[place[1]]:
+        return False
+    return not occurrence.raised or occurrence.begin <= ledger.told_at
 
 
 def last_decided(ledger: JobLedger) -> Millis:

@@ -3,17 +3,25 @@
 The one rule: a ledger that cannot be read whole is not used and not overwritten.
 """
 
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from agent.domain.ledger import ClusterLedger, JobLedger
+from agent.domain.ledger import ClusterLedger, Done, JobLedger
+from agent.domain.vocab import Millis, Reason
 from agent.errors import BadDocument
 
 SCHEMA: Final = 1
 """Major of the ledgers' shape; a newer one is left alone."""
 LEDGER_KEY: Final = "ledger.json"
+PLAIN_MARKS: Final = 100_000
+"""Bytes up to which a job's marks stay readable text; beyond, they are packed so that the ledger fits its ConfigMap."""
+UNPACKED_LIMIT: Final = 64 * 1024 * 1024
 
 _T = TypeVar("_T", JobLedger, ClusterLedger)
 
@@ -23,7 +31,34 @@ _CLUSTER: Final = TypeAdapter(ClusterLedger)
 
 def encode_job_ledger(ledger: JobLedger) -> str:
     """Text of a job's ledger; the same ledger gives the same text."""
-    return _encode(_JOB, ledger)
+    body: dict[str, Any] = {"schema": SCHEMA, **_JOB.dump_python(replace(ledger, done={}), mode="json")}
+    body["done"] = _pack(ledger.done)
+    if body.get("life"):
+        body["life"]["members"].sort()  # a set has no order, the text must have one
+    return orjson.dumps(body).decode()
+
+
+def _pack(done: Mapping[str, Done]) -> dict[str, list[str]] | str:
+    """Marks by time and reason; a burst of them (a job of ten thousand ranks in one bad night) as one opaque blob."""
+    groups: dict[str, list[str]] = {}
+    for key, mark in done.items():
+        groups.setdefault(f"{mark.at} {mark.reason}", []).append(key)
+    text = orjson.dumps(groups)
+    return groups if len(text) <= PLAIN_MARKS else base64.b64encode(zlib.compress(text, 6)).decode()
+
+
+def _unpack(packed: Any, place: str) -> dict[str, Done]:
+    try:
+        groups = packed
+        if isinstance(packed, str):
+            groups = orjson.loads(zlib.decompressobj().decompress(base64.b64decode(packed), UNPACKED_LIMIT))
+        done: dict[str, Done] = {}
+        for group, keys in groups.items():
+            at, _, reason = group.partition(" ")
+            done.update(dict.fromkeys(map(str, keys), Done(Millis(int(at)), Reason(reason))))
+    except (ValueError, AttributeError, TypeError, zlib.error) as error:
+        raise BadDocument(f"done: {error}", place=place, hint=_HINT) from error
+    return done
 
 
 def encode_cluster_ledger(ledger: ClusterLedger) -> str:
@@ -43,8 +78,6 @@ def decode_cluster_ledger(text: str, cluster: str, place: str) -> ClusterLedger:
 
 def _encode(adapter: TypeAdapter[_T], ledger: _T) -> str:
     body: dict[str, Any] = {"schema": SCHEMA, **adapter.dump_python(ledger, mode="json")}
-    if body.get("life"):
-        body["life"]["members"].sort()  # a set has no order, the text must have one
     return orjson.dumps(body).decode()
 
 
@@ -55,6 +88,7 @@ def _decode(adapter: TypeAdapter[_T], text: str, cluster: str, place: str) -> _T
         raise BadDocument(f"the ledger is no JSON: {error}", place=place, hint=_HINT) from error
     if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
         raise BadDocument(f"a ledger of schema {SCHEMA} is expected", place=place, hint=_HINT)
+    done = _unpack(raw.pop("done", {}), place)
     try:
         ledger = adapter.validate_python(raw)
     except ValidationError as error:
@@ -67,7 +101,7 @@ def _decode(adapter: TypeAdapter[_T], text: str, cluster: str, place: str) -> _T
             place=place,
             hint="give each cluster its own cluster.id and its own documents",
         )
-    return ledger
+    return replace(ledger, done=done) if isinstance(ledger, JobLedger) else ledger
 
 
 _HINT: Final = "restore it, or delete it to begin anew; nothing is written for it meanwhile"

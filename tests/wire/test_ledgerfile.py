@@ -77,7 +77,7 @@ def test_the_same_ledger_gives_the_same_text_whatever_the_order_of_a_set() -> No
 
 
 def test_the_cluster_s_ledger_comes_back() -> None:
-    ledger = ClusterLedger("solo", 2, Millis(5), {"1:0:5:0~HELD": Done(Millis(1), Reason.HELD)})
+    ledger = ClusterLedger("solo", 2, Millis(5), {3: (1, 77)}, Millis(9))
     assert decode_cluster_ledger(encode_cluster_ledger(ledger), "solo", "here") == ledger
     assert json.loads(encode_cluster_ledger(ledger))["schema"] == 1
 
@@ -93,7 +93,7 @@ BAD = {
     "a newer schema": (changed(schema=2), "a ledger of schema 1 is expected"),
     "no schema": ('{"job":"train/demo","cluster":"solo"}', "a ledger of schema 1 is expected"),
     "another cluster": (changed(cluster="other"), "it belongs to cluster 'other', this agent to 'solo'"),
-    "a reason nobody knows": (changed(done={"x": {"at": 1, "reason": "BECAUSE"}}), "done/x/reason"),
+    "a reason nobody knows": (changed(done={"1 BECAUSE": ["x"]}), "done: 'BECAUSE' is not a valid Reason"),
     "a phase nobody knows": (
         changed(courses=[{"recovery": {"phase": "dancing"}, "pods": [], "fault": "", "level": ""}]),
         "courses/0/recovery",

@@ -11,7 +11,7 @@ from typing import TypeVar
 from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
 from agent.domain.jobs.book import JobBook
-from agent.domain.ledger import ClusterLedger, Done, JobLedger
+from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
 from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Answer
@@ -69,6 +69,8 @@ class Verdict:
     """None: the job is gone and nothing of it is left to do."""
     deadlines: Mapping[JobId, Millis | None] = field(default_factory=dict)
     cluster: ClusterLedger | None = None
+    told: Mapping[str, Done] = field(default_factory=dict)
+    """Occurrences of no job that have now been told."""
     rails: RailLedger | None = None
     plans: Mapping[JobId, RailPlan] = field(default_factory=dict)
     entries: Mapping[NodeName, FaultNodeEntry | None] = field(default_factory=dict)
@@ -104,6 +106,10 @@ class ClusterBook:
         """Jobs whose ledger has changed; cleared by who stores them."""
         self.changed: set[Shared] = set(Shared)
         """Shared documents whose content may have changed; at the start all of them are looked at."""
+        self.told: dict[str, Done] = {}
+        """Occurrences that concern no job and have been told."""
+        self.before = self.cluster
+        """The cluster's ledger as this coordinator found it: what an earlier one has told."""
         self.known_records: dict[JobId, int] = {}
         """TotalRescheduleTimes that job-reschedule-reason held for a job when it was first read."""
         self.known_retries: dict[JobId, tuple[str, int]] = {}
@@ -117,8 +123,9 @@ class ClusterBook:
     def forget_ledgers(self) -> None:
         """Before ledgers are read anew: another coordinator may have led meanwhile. Reports and jobs stay warm."""
         self.ledgers.clear()
-        self.cluster = ClusterLedger(self.cluster_id)
+        self.cluster = self.before = ClusterLedger(self.cluster_id)
         self.rails = RailLedger()
+        self.told.clear()
         for table in (self.entries, self.plans, self.deadlines, self.former, self.known_records, self.known_retries):
             table.clear()
         self.frozen.clear()
@@ -143,8 +150,17 @@ def evolve(book: ClusterBook, verdict: Verdict) -> None:
     book.plans.update(verdict.plans)
     if verdict.cluster is not None:
         book.cluster = verdict.cluster
+    if verdict.told:
+        _forget_old(book.told, next(iter(verdict.told.values())).at - KEEP_DONE_FACTOR * book.limits.max_event_age)
+        book.told.update(verdict.told)
     if verdict.rails is not None:
         book.rails = verdict.rails
+
+
+def _forget_old(told: dict[str, Done], oldest: int) -> None:
+    """Let go of marks from before `oldest` (ms); they were made in the order of time, so this costs what goes."""
+    while told and next(iter(told.values())).at < oldest:
+        del told[next(iter(told))]
 
 
 def take_ledger(book: ClusterBook, job: JobId, ledger: JobLedger | None) -> None:

@@ -3,23 +3,27 @@
 The one rule: an entry follows from levels alone; a silent node keeps the entry it had.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.domain.cluster.book import ClusterBook, Verdict, cause_of, remembered
 from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
 from agent.domain.events import Decision, NodeReport, Occurrence
 from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node, with_update_time
-from agent.domain.ledger import ClusterLedger, Done, prune
+from agent.domain.ledger import ClusterLedger, Done, place_of, told_before
 from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
 
 
 def decide_node(book: ClusterBook, node: NodeName, now: Millis) -> Verdict:
     """The node's entry as it should stand now, and a word on each occurrence that concerns no job."""
+    told, decisions = _jobless(book, node, now)
+    if node not in book.reports and node not in book.vanished:
+        return Verdict(decisions=tuple(decisions))  # nothing is known of it: what stands there stays
     entry = entry_of(book, node, now)
-    cluster, decisions = _jobless(book, node, now)
     return Verdict(
         decisions=tuple(decisions),
-        cluster=cluster,
+        told=told,
+        cluster=_moved_on(book.cluster, told, now),
         entries={} if entry == book.entries.get(node) else {node: entry},
     )
 
@@ -68,18 +72,18 @@ def _worst(report: NodeReport | None, plane: Plane) -> str:
     return max(levels, key=LEVELS[plane].__getitem__, default="")
 
 
-def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLedger | None, list[Decision]]:
+def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[dict[str, Done], list[Decision]]:
     """Occurrences on devices that no job holds: decided once, so that `why` has an answer for them too."""
     report = book.reports.get(node)
     if report is None or not report.occurrences:
-        return None, []
+        return {}, []
     done: dict[str, Done] = {}
     decisions: list[Decision] = []
     busy = bool(book.jobs.jobs_on(node))
     for occurrence in report.occurrences:
         key = f"{occurrence.id}~{occurrence.level}"
         held = busy if not occurrence.devices else any(book.jobs.bindings(node, one) for one in occurrence.devices)
-        if key in book.cluster.done or held:
+        if key in book.told or held or told_before(book.before, occurrence):
             continue
         judged = _judged_for_a_job(book, node, occurrence, key)
         if judged is not None:
@@ -103,10 +107,19 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[ClusterLed
                 trace=cause.trace,
             )
         )
-    if not done:
-        return None, []
-    kept = prune(book.cluster.done, now, book.limits.max_event_age)
-    return replace(book.cluster, done={**kept, **done}), decisions
+    return done, decisions
+
+
+def _moved_on(ledger: ClusterLedger, told: Mapping[str, Done], now: Millis) -> ClusterLedger | None:
+    """The cluster's ledger with what has been told now, or None when that is nothing."""
+    if not told:
+        return None
+    places = dict(ledger.told)
+    for key in told:
+        place = place_of(key.partition("~")[0])
+        if place is not None:
+            places[place[1]] = max(places.get(place[1], (0, -1)), (place[0], place[2]))
+    return replace(ledger, told=places, told_at=now)
 
 
 def _why_no_job(book: ClusterBook, node: NodeName, occurrence: Occurrence) -> str:

@@ -295,6 +295,10 @@ class JobBook:
         """All nodes by name."""
         return tuple(self._nodes[name] for name in sorted(self._nodes))
 
+    def counts(self) -> tuple[int, int, int]:
+        """How many nodes, jobs (their PodGroups) and pods are held now."""
+        return len(self._nodes), len(self._groups), len(self._pods.all())
+
     def findings(self) -> tuple[Finding, ...]:
         """Everything wrong with the objects held now, sorted."""
         return tuple(sorted(set(self._findings())))
