@@ -24,6 +24,7 @@ from agent.adapters.objects import from_object
 from agent.adapters.otel import SilentTracer
 from agent.adapters.overlay import OverlayStore
 from agent.app.bootstrap import limits_of, load_policy_at, meaning_of, wishes_of
+from agent.app.bootstrap.common import leaving
 from agent.app.coordinator_app import Coordinator
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
@@ -253,6 +254,7 @@ class Rig:
             mode=mode,
             policy=self.policy.digest[:12],
             meaning=lambda ref: meaning_of(self.policy, ref),
+            leave=leaving(self.book, real, settings, mode, solo=True),
         )
         solo = Solo(parts, self._hear, self.said.append)
         solos.append(solo)

@@ -13,14 +13,15 @@ from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
 from agent.app.publisher import Published
 from agent.app.slots import Slots
-from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, evolve
+from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
 from agent.domain.events import Decision, NodeReport
 from agent.domain.ledger import last_decided
 from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
-from agent.errors import AgentError, BadDocument, Conflict, Fenced, Unavailable
+from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
 from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
 from agent.wire.railfile import encode_plan, plan_document
+from agent.wire.resetfile import RESET_JSON, decode_reset
 
 NO_JOB = JobId("")
 RESET_PREFIX = "reset-config-"
@@ -61,6 +62,8 @@ class Coordinator:
         self._inherited: set[NodeName] = set()
         """Nodes known by the entry that stood in the document at the start, and by nothing else yet."""
         self._last: dict[tuple[str, JobId], Reason] = {}
+        self._looks: set[JobId] = set()
+        """Jobs whose reset.json is to be looked into for entries of ours that no ledger knows."""
 
     # --- what comes in -------------------------------------------------------------------------------------------
 
@@ -100,7 +103,12 @@ class Coordinator:
         self._jobs.update(self.book.ledgers)
         self._inherited = self.book.entries.keys() - self.book.reports.keys()
         self._nodes.update(self.book.reports, self.book.vanished, self._inherited)
-        self._jobs.update(job.id for job in self.book.jobs.jobs())
+        jobs = self.book.jobs.jobs()
+        self._jobs.update(job.id for job in jobs)
+        limits = self.book.limits
+        self._looks.update(
+            job.id for job in jobs if job.settings.framework in limits.frameworks or job.settings.in_place == "on"
+        )
 
     async def _read(self, namespace: str, name: str) -> ConfigMap | None:
         try:
@@ -141,7 +149,7 @@ class Coordinator:
     @property
     def idle(self) -> bool:
         """Nothing waits to be decided or written."""
-        return not (self._jobs or self._nodes or self._slots)
+        return not (self._jobs or self._nodes or self._slots or self._looks)
 
     def document_changed(self, namespace: str, name: str) -> None:
         """Somebody has changed one of the documents we write: it is rendered again."""
@@ -158,6 +166,7 @@ class Coordinator:
                     self._slots.changed_by_other(("reset", job))
                 else:
                     self._jobs.add(job)
+                self._looks.add(job)
         if not self.idle:
             self.woken.set()
 
@@ -177,9 +186,9 @@ class Coordinator:
 
         Raises Unavailable or Fenced with everything kept to be done again.
         """
-        for _ in range(ROUNDS):
-            self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
+        self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
         self._slots.wake(now)
+        await self._look(now)
         if self._refused_again is not None and self._refused_again <= now:
             self._refused_again = None
             allowed = await self._ledgers.try_again(self.book)
@@ -202,6 +211,25 @@ class Coordinator:
                 raise
             await self._publish(jobs, now, traces)
         self._tell(Decision(now, Reason.RECOVERY_RUNNING, detail=f"still changing after {ROUNDS} rounds"))
+
+    async def _look(self, now: Millis) -> None:
+        """Look into reset.json of jobs where entries of ours may stand that no ledger knows."""
+        looks, self._looks = sorted(self._looks), set()
+        for job in looks:
+            namespace, name = self._press.reset_name(job)
+            try:
+                live = await self._read(namespace, name) if name else None
+                info = decode_reset(live.data.get(RESET_JSON, "") or "{}") if live is not None else None
+            except (BadDocument, Refused):
+                continue  # told when it is to be written
+            except BaseException:
+                self._looks.add(job)
+                raise
+            if info is not None:
+                verdict = adopt(self.book, job, info, now)
+                if verdict.ledgers:
+                    self._take(verdict, job, {})
+                    self._jobs.add(job)
 
     async def _keep(self, now: Millis) -> None:
         """Bring the ledgers to the store. A job whose ledger is refused waits alone, with nothing of it done."""

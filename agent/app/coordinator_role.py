@@ -54,6 +54,9 @@ class Pulse:
     reasons: dict[str, int] = field(default_factory=dict)
 
 
+Leave = Callable[[Millis, Callable[[Decision], None], Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
     """Everything the role is made of."""
@@ -73,6 +76,8 @@ class CoordinatorParts:
     mode: str
     policy: str
     meaning: Callable[[str], str]
+    leave: Leave | None = None
+    """Outside act mode: ends on the real documents what act mode had begun."""
 
 
 class CoordinatorRole:
@@ -243,6 +248,7 @@ class CoordinatorRole:
         self.pulse.leading, self.pulse.term = True, term
         try:
             await self._completed.wait()
+            await self._retry(self._leave)
             await self._retry(lambda: p.coordinator.start(p.now(), term))
             p.deputy.begin()
             while True:
@@ -267,6 +273,10 @@ class CoordinatorRole:
                 await asyncio.sleep(BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S)
             else:
                 return
+
+    async def _leave(self) -> None:
+        if self._p.leave is not None:
+            await self._p.leave(self._p.now(), self.tell, self.flush_audit)
 
     async def _turn(self) -> None:
         p, now = self._p, self._p.now()

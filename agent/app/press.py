@@ -95,7 +95,7 @@ class Press:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)
         if ledger is None or not ledger.courses:
             return None, Verdict()
-        namespace, name = self._reset_name(job_id)
+        namespace, name = self.reset_name(job_id)
         found: dict[int, Merge] = {}
         # What was begun in act mode is also ended when the document is not to be driven any more.
         ending = all(course.recovery.phase is Phase.LEAVING for course in ledger.courses)
@@ -108,7 +108,8 @@ class Press:
         seen = done.reason in _SEEN
         return done, document_seen(self.book, job_id, found, now) if seen else Verdict()
 
-    def _reset_name(self, job_id: JobId) -> tuple[str, str]:
+    def reset_name(self, job_id: JobId) -> tuple[str, str]:
+        """Namespace and name of the job's reset-config; the name is empty when nothing is known of the job."""
         job = self.book.jobs.job(job_id)
         if job is not None:
             self._ledgers.reset_names[job_id] = f"{job.namespace}/reset-config-{job.owner_name or job.name}"

@@ -37,6 +37,9 @@ STREAM = "stream"
 OBJECTS = "objects"
 
 
+Leave = Callable[[Millis, Callable[[Decision], None], Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything a solo run is made of."""
@@ -56,6 +59,8 @@ class Parts:
     policy: str
     meaning: Callable[[str], str]
     """Fault reference -> what its code means, where known."""
+    leave: Leave | None = None
+    """Outside act mode: ends on the real documents what act mode had begun."""
 
 
 @dataclass(slots=True)
@@ -138,6 +143,8 @@ class Solo:
     async def _start(self, now: Millis) -> None:
         """The coordinator begins once the clock is known and the picture is whole."""
         self.clock = max(self.clock, now)
+        if self._p.leave is not None:
+            await self._p.leave(self.clock, self.tell, self.flush_audit)
         await self._p.coordinator.start(now)
         # On the events' clock a run that was killed may have been further on than its reports say.
         self.clock = max(self.clock, self._p.coordinator.latest())

@@ -6,19 +6,23 @@ The one rule: a builder makes what it is asked for; nothing is opened here.
 import gc
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from agent.adapters.shipped import read_policy_path
+from agent.app.leaving import leave_act
 from agent.app.press import Wishes
 from agent.app.settings import Settings
+from agent.domain.cluster import ClusterBook
 from agent.domain.cluster.book import Limits
+from agent.domain.events import Decision
 from agent.domain.policy import Policy
 from agent.domain.rail import BorrowPolicy, Strictness
 from agent.domain.reset import Executor
 from agent.domain.vocab import SECOND, Millis, Mode, Plane
 from agent.errors import CannotRun
+from agent.ports import DocumentStore
 from agent.wire.audit import AuditLine, decode_all
 from agent.wire.inbound import Limits as BorderLimits
 from agent.wire.policyfile import load_policy
@@ -97,6 +101,16 @@ def _weakest(mode: Mode, own: Mode) -> Mode:
     """What holds for recoveries: one is started in act mode only, or it would be told of though no worker stopped."""
     order = (Mode.DISABLED, Mode.OBSERVE, Mode.ACT)
     return order[min(order.index(mode), order.index(own))]
+
+
+def leaving(
+    book: ClusterBook, real: DocumentStore, settings: Settings, mode: Mode, *, solo: bool
+) -> Callable[[Millis, Callable[[Decision], None], Callable[[], Awaitable[None]]], Awaitable[None]] | None:
+    """How a process that starts outside act mode ends what act mode had begun; None in act mode."""
+    if mode is Mode.ACT:
+        return None
+    wishes = wishes_of(settings, mode, solo=solo)
+    return lambda now, tell, flush: leave_act(book, real, settings.namespace, wishes, now, tell, flush)
 
 
 def meaning_of(policy: Policy, ref: str) -> str:

@@ -40,6 +40,7 @@ from agent.adapters.overlay import OverlayStore
 from agent.app.bootstrap.common import (
     MANAGER,
     border_of,
+    leaving,
     limits_of,
     load_policy_at,
     meaning_of,
@@ -222,6 +223,7 @@ async def _assemble(
         mode=mode,
         policy=policy.digest[:12],
         meaning=lambda ref: meaning_of(policy, ref),
+        leave=leaving(book, real, settings, mode, solo=False),
     )
     role = status.role = CoordinatorRole(parts, say)
     roles.append(role)

@@ -31,26 +31,26 @@ from agent.app.bootstrap.common import (
     MANAGER,
     STATE,
     border_of,
+    leaving,
     limits_of,
     load_policy_at,
     meaning_of,
     wall_clock,
     wishes_of,
 )
+from agent.app.bootstrap.folder import CABINET, LOCK, check_demo, clear_demo, holds_state, make_out, mark_demo
 from agent.app.coordinator_app import Coordinator
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
 from agent.app.settings import Settings
 from agent.app.solo import Parts, Solo, Tally
+from agent.app.telling import Letter, ToldLetters, WatchedSource
 from agent.app.world import World
 from agent.domain.cluster import ClusterBook
 from agent.domain.vocab import Millis, Mode
 from agent.errors import BadInput, BadUsage, Conflict, Refused
 from agent.ports import DocumentStore, FaultSource, Tracer
 from agent.wire.audit import AuditLine
-
-LOCK = "lock"
-"""In the state folder; one process at a time holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +65,71 @@ class SoloOrder:
     policy: Path | None = None
     goes_on: bool = False
     """Replay: go on in a folder that already holds a ledger."""
+    demo: bool = False
+    """The folder is a demo's, which a later demo may replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who hears what while a run goes on, beside its decisions."""
+
+    begin: Callable[[World, Mode, str], None] = lambda _world, _mode, _digest: None
+    """Once, when the objects have been read: what they are, the mode in force, the digest of the policy in force."""
+    letter: Callable[[Letter], None] = lambda _: None
+    """Each dead letter, once it is kept."""
+    look: Callable[[World, bool], None] = lambda _world, _moved: None
+    """Before each read, when all that was read has had its effect; whether objects came with it."""
+
+
+NOBODY = Audience()
 
 
 def check_out(order: SoloOrder) -> None:
-    """A replay begins in a folder without state; one that could not begin has left its lock only. Raises BadUsage."""
-    state = order.out / STATE
-    held = state.is_dir() and any(entry.name != LOCK for entry in state.iterdir())
-    if held and not order.goes_on:
+    """A replay begins in a folder without a checkpoint; one that could not begin has left none. Raises BadUsage."""
+    if holds_state(order.out) and not order.goes_on:
         raise BadUsage(
             f"{order.out} already holds the state of an earlier run",
             hint="give an empty folder, or --continue to go on from it",
         )
 
 
-def run_solo(order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None]) -> tuple[Tally, World]:
+def prepare_demo(out: Path, *, replace_it: bool) -> None:
+    """Make the folder ready for a demo: new, empty, or emptied of an earlier demo. Raises BadUsage, CannotRun."""
+    if not check_demo(out):
+        make_out(out)
+        return
+    if not replace_it:
+        raise BadUsage(f"{out} holds an earlier demo", hint="--replace lets this one take its place")
+    clear_demo(out)
+
+
+def run_solo(
+    order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None], audience: Audience = NOBODY
+) -> tuple[Tally, World]:
     """A long-lived run that ends on SIGTERM or SIGINT, or with its pipe. Raises CannotRun, Fenced."""
     source: FaultSource = StdinSource(sys.stdin.buffer) if order.events is None else FileSource(order.events)
     if order.events is None:
         say("reading standard input: a pipe cannot be read again, so what it held is not resumed after a restart")
-    return _with_parts(order, source, told, say, _run, live=True)
+    return _with_parts(order, source, told, say, _run, audience, live=True)
 
 
 def replay_solo(
-    order: SoloOrder, told: Callable[[AuditLine], None], say: Callable[[str], None], progress: Callable[[int], None]
+    order: SoloOrder,
+    told: Callable[[AuditLine], None],
+    say: Callable[[str], None],
+    progress: Callable[[int], None],
+    audience: Audience = NOBODY,
 ) -> tuple[Tally, World]:
     """Judge a finished recording on its own clock. Raises CannotRun, BadUsage."""
     if order.events is None:
         raise BadUsage("a replay reads a file", hint="for a pipe use: fault-agent run --role solo --events -")
     check_out(order)
     source = FileSource(order.events, complete=True)
-    return _with_parts(order, source, told, say, lambda solo: solo.replay(progress, resume=order.goes_on), live=False)
+
+    def work(solo: Solo) -> Coroutine[Any, Any, None]:
+        return solo.replay(progress, resume=order.goes_on)
+
+    return _with_parts(order, source, told, say, work, audience, live=False)
 
 
 def _with_parts(
@@ -103,15 +138,19 @@ def _with_parts(
     told: Callable[[AuditLine], None],
     say: Callable[[str], None],
     work: Callable[[Solo], Coroutine[Any, Any, None]],
+    audience: Audience,
     *,
     live: bool,
 ) -> tuple[Tally, World]:
     """Lock the folder, put the parts together, and only then start the loop: nothing in it waits for a disk."""
     with ExitStack() as stack:
+        make_out(order.out)
         stack.enter_context(FolderLock(order.out / STATE / LOCK))
         tracer = make_tracer(os.environ)
         stack.callback(tracer.close)
-        solo, world = _assemble(order, source, tracer, told, say, live=live)
+        if order.demo:
+            mark_demo(order.out)
+        solo, world = _assemble(order, source, tracer, told, say, audience, live=live)
         asyncio.run(work(solo))
         return solo.tally, world
 
@@ -148,6 +187,7 @@ def _assemble(
     tracer: Tracer,
     told: Callable[[AuditLine], None],
     say: Callable[[str], None],
+    audience: Audience,
     *,
     live: bool,
 ) -> tuple[Solo, World]:
@@ -164,6 +204,15 @@ def _assemble(
     world = World(book)
     state = out / STATE
     parts_tell: list[Solo] = []
+    begun = False
+
+    def look(moved: bool) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            audience.begin(world, mode, policy.digest[:12])
+        audience.look(world, moved)
+
     coordinator = Coordinator(
         book,
         store,
@@ -175,11 +224,15 @@ def _assemble(
     )
     audit = DirectoryJournal(out / AUDIT, durable=live)
     parts = Parts(
-        source=source,
+        source=WatchedSource(source, look),
         cluster=objects,
         reports=DirectoryReportLog(state, durable=live),
-        cabinet=DirectoryCabinet(state / "cabinet", durable=live),
-        letters=JournalDeadLetters(DirectoryJournal(out / LETTERS, durable=live)),
+        cabinet=DirectoryCabinet(state / CABINET, durable=live),
+        letters=ToldLetters(
+            JournalDeadLetters(DirectoryJournal(out / LETTERS, durable=live)),
+            lambda: parts_tell[0].clock,
+            audience.letter,
+        ),
         audit=audit,
         node_side=NodeSide(
             policy,
@@ -196,6 +249,7 @@ def _assemble(
         mode=mode,
         policy=policy.digest[:12],
         meaning=lambda ref: meaning_of(policy, ref),
+        leave=leaving(book, real, settings, mode, solo=True),
     )
     solo = Solo(parts, told, say)
     parts_tell.append(solo)

@@ -8,10 +8,19 @@ from dataclasses import replace
 from datetime import UTC, tzinfo
 
 from agent.domain.cluster import placement, rails, recovery
-from agent.domain.cluster.book import ClusterBook, Draft, Limits, RailPlan, Shared, Verdict, evolve, take_ledger
+from agent.domain.cluster.book import (
+    ClusterBook,
+    Draft,
+    Limits,
+    RailPlan,
+    Shared,
+    Verdict,
+    evolve,
+    take_ledger,
+)
 from agent.domain.cluster.nodes import decide_node, entry_of
 from agent.domain.ledger import JobLedger, prune
-from agent.domain.reset import Merge, Outcome, Phase, Signal, recorded, step
+from agent.domain.reset import Merge, Outcome, Phase, ResetInfo, Signal, recorded, step
 from agent.domain.vocab import JobId, Millis
 
 __all__ = [
@@ -20,11 +29,13 @@ __all__ = [
     "RailPlan",
     "Shared",
     "Verdict",
+    "adopt",
     "decide_job",
     "decide_node",
     "document_seen",
     "entry_of",
     "evolve",
+    "leave_act",
     "take_ledger",
 ]
 
@@ -74,6 +85,23 @@ def _changes(book: ClusterBook, job_id: JobId, ledger: JobLedger | None) -> dict
 
 
 _TAKEN = "entries were taken out by somebody else"
+
+
+def leave_act(book: ClusterBook, job_id: JobId, now: Millis) -> Verdict:
+    """What ends for a job when act mode does: its recoveries leave, nothing else is decided."""
+    draft = Draft(book, job_id, now, book.ledger(job_id), None)
+    recovery.leave(draft, book.jobs.job(job_id))
+    return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, draft.ledger))
+
+
+def adopt(book: ClusterBook, job_id: JobId, info: ResetInfo, now: Millis) -> Verdict:
+    """What the job's reset.json holds of ours that no ledger knows is taken into the ledger, to leave."""
+    job = book.jobs.job(job_id)
+    if job is None or job_id in book.frozen:
+        return Verdict()
+    draft = Draft(book, job_id, now, book.ledger(job_id), None)
+    recovery.adopt(draft, job, info)
+    return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, draft.ledger))
 
 
 def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], now: Millis) -> Verdict:

@@ -17,8 +17,6 @@ from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
 def decide_node(book: ClusterBook, node: NodeName, now: Millis) -> Verdict:
     """The node's entry as it should stand now, and a word on each occurrence that concerns no job."""
     told, decisions = _jobless(book, node, now)
-    if node not in book.reports and node not in book.vanished:
-        return Verdict(decisions=tuple(decisions))  # nothing is known of it: what stands there stays
     entry = entry_of(book, node, now)
     return Verdict(
         decisions=tuple(decisions),

@@ -28,10 +28,13 @@ from agent.domain.reset import (
     Policy,
     Recovery,
     ResetDevice,
+    ResetInfo,
     Signal,
     Step,
     due,
     join,
+    orphan,
+    orphans,
     policy_of,
     start,
     step,
@@ -318,6 +321,28 @@ def codes_there(book: ClusterBook, job: JobId, recovery: Recovery) -> bool:
         and policy_of(found.fault.level) in _IN_PLACE
         for found in faults_of(book, recovery.node, devices)
     )
+
+
+def leave(draft: Draft, job: Job | None) -> None:
+    """Act mode is over: every recovery that runs is to leave the document."""
+    for course in draft.ledger.courses:
+        moved = step(course.recovery, Signal.LEAVE_ACT, draft.now, draft.book.limits.reset)
+        _take(draft, course, moved, cause_of_course(course), job, _WORDS[Signal.LEAVE_ACT])
+
+
+def adopt(draft: Draft, job: Job, info: ResetInfo) -> None:
+    """Entries of ours that no ledger knows (it was lost, or another writer put an old list back) leave the document:
+    unrecovered ones would keep the workers dead for ever.
+    """
+    known = [course.recovery.id for course in draft.ledger.courses]
+    for one in orphans(info, known):
+        entries = [entry for entry in info.rank_list or () if entry.recovery_id == one]
+        course = Course(orphan(one, entries, draft.now), (), "", "")
+        newest = max(draft.ledger.last_recovery, one)
+        draft.ledger = replace(draft.ledger, last_recovery=newest, courses=(*draft.ledger.courses, course))
+        ranks = tuple(sorted(entry.rank_id for entry in entries))
+        detail = f"recovery {one}: no ledger knows its entries; they are taken out"
+        draft.say(Reason.RECOVERY_ENDED, detail, Cause(ranks=ranks), document_of(job))
 
 
 def wake_of(draft: Draft) -> Millis | None:

@@ -1,0 +1,56 @@
+"""Leaving act mode: what was begun in documents of others is ended there before anything else is done.
+
+The one rule: training that our entries stopped is told to start again, whatever the new mode; nothing new begins.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from agent.app.ledgers import Ledgers
+from agent.app.press import Press, Wishes
+from agent.domain.cluster import ClusterBook, evolve
+from agent.domain.cluster import leave_act as decide_leaving
+from agent.domain.events import Decision
+from agent.domain.vocab import Millis, Mode, Reason
+from agent.ports import DocumentStore
+
+ROUNDS = 4
+"""Writes that one job's recoveries may need to be out of the document."""
+
+
+async def leave_act(
+    warm: ClusterBook,
+    store: DocumentStore,
+    namespace: str,
+    wishes: Wishes,
+    now: Millis,
+    tell: Callable[[Decision], None],
+    flush: Callable[[], Awaitable[None]],
+) -> None:
+    """End every recovery that the ledgers of the real store still have. `warm` lends its jobs; it is not changed.
+
+    Raises Unavailable, Fenced; a document that cannot be written is told and stays for the next start.
+    """
+    book = ClusterBook(warm.cluster_id, replace(warm.limits, reset_mode=Mode.ACT))
+    book.jobs = warm.jobs
+    ledgers = Ledgers(store, namespace)
+    await ledgers.load(book, now, lambda _: None)
+    press = Press(book, store, ledgers, replace(wishes, mode=Mode.ACT))
+    for job in sorted(job for job, ledger in book.ledgers.items() if ledger.courses):
+        verdict = decide_leaving(book, job, now)
+        evolve(book, verdict)
+        for decision in verdict.decisions:
+            tell(decision)
+        await flush()
+        await ledgers.store(book)
+        for _ in range(ROUNDS):
+            done, seen = await press.publish("reset", job, now)
+            evolve(book, seen)
+            await ledgers.store(book)
+            if done is not None and done.reason is not Reason.UNCHANGED:
+                place = f"{done.namespace}/{done.name}"
+                tell(Decision(now, done.reason, job=job, detail=done.detail, document=place))
+            ledger = book.ledgers.get(job)
+            if ledger is None or not ledger.courses or done is None or done.reason is Reason.DOCUMENT_REFUSED:
+                break
+        await flush()
