@@ -21,12 +21,21 @@ def read_shipped(kind: str) -> dict[str, bytes]:
     A wheel carries them inside the package; an editable install finds them beside it. Raises CannotRun when neither
     place has any.
     """
+    return _read_all(_place(kind))
+
+
+def shipped_folder(kind: str) -> Path:
+    """The folder that holds the shipped `policies` or `schemas`, for people to look into. Raises CannotRun."""
+    return Path(str(_place(kind)))
+
+
+def _place(kind: str) -> Traversable:
     package = files("agent")
     beside = Path(str(package)).parent
     places: list[Traversable] = [package.joinpath("_shipped", kind), beside / kind]
     for place in places:
-        if place.is_dir() and (found := _read_all(place)):
-            return found
+        if place.is_dir() and any(entry.name.endswith(_SHIPPED_SUFFIXES) for entry in place.iterdir()):
+            return place
     raise CannotRun(
         f"the shipped {kind} are missing: neither {places[0]} nor {places[1]} holds them",
         hint="install the package again (pip install --force-reinstall ascend-fault-agent)",

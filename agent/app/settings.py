@@ -209,7 +209,7 @@ def load_settings(path: Path | None, environ: Mapping[str, str] | None = None) -
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadUsage(
-                f"cannot read settings {path}: {error}", hint="give --config an existing YAML file"
+                f"cannot read settings {path}: {_cause(error)}", hint="give --config an existing YAML file"
             ) from error
         raw = _yaml(text, origin)
     names = sorted(name for name in environ or {} if name.startswith(ENV_PREFIX))
@@ -223,11 +223,19 @@ def load_settings(path: Path | None, environ: Mapping[str, str] | None = None) -
 ENV_PREFIX = "FAULT_AGENT_"
 
 
+def _cause(error: OSError | UnicodeDecodeError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _yaml(text: str, origin: str) -> object:
     try:
         return yaml.safe_load(text) or {}
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
+        raise BadUsage(f"{place}: no YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadUsage(f"{origin} is no YAML: {error}") from error
+        raise BadUsage(f"{origin}: no YAML: {' '.join(str(error).split())}") from error
 
 
 def _lay(raw: dict[str, Any], name: str, value: str) -> None:

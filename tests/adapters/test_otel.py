@@ -215,5 +215,7 @@ def test_a_collector_that_never_answers_costs_a_bounded_moment_at_the_end(tmp_pa
 def test_the_console_exporter_leaves_standard_output_to_the_answer(tmp_path: Path) -> None:
     done = _replay(tmp_path, OTEL_TRACES_EXPORTER="console")
     assert done.returncode == 0
-    assert all(line.startswith('{"schema":1') for line in done.stdout.splitlines())
+    *decisions, summary = done.stdout.splitlines()
+    assert all(line.startswith('{"schema":1') for line in decisions)
+    assert summary.startswith('{"summary":')
     assert '"name": "record"' in done.stderr

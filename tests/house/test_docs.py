@@ -11,7 +11,7 @@ import pytest
 from houseplan import ROOT, cells, pages, rooms
 from pydantic import BaseModel, SecretStr
 
-from agent.app.cli.main import cli
+from agent.app.cli.verbs import cli
 from agent.app.settings import Settings
 from agent.domain.rail.decision import RULES
 from agent.domain.rail.words import RailCode

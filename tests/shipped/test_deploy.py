@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from agent import __version__
-from agent.app.cli.main import cli
+from agent.app.cli.verbs import cli
 from agent.app.settings import Settings, load_settings, settings_from
 from agent.domain.vocab import Mode
 from agent.errors import BadUsage

@@ -19,20 +19,28 @@ from agent.app.bootstrap.common import (
     wall_clock,
     wishes_of,
 )
-from agent.app.bootstrap.solo import SoloOrder, replay_solo, run_solo, scenario
+from agent.app.bootstrap.folder import Standing, read_standing
+from agent.app.bootstrap.policies import export_policy, policy_folder
+from agent.app.bootstrap.solo import Audience, SoloOrder, prepare_demo, replay_solo, run_solo, scenario
 
 __all__ = [
     "AUDIT",
     "LETTERS",
     "MANAGER",
     "STATE",
+    "Audience",
     "SoloOrder",
+    "Standing",
     "border_of",
+    "export_policy",
     "limits_of",
     "load_policy_at",
     "meaning_of",
     "policy_files",
+    "policy_folder",
+    "prepare_demo",
     "read_audit",
+    "read_standing",
     "replay_solo",
     "run_solo",
     "scenario",

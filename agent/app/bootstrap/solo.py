@@ -31,7 +31,6 @@ from agent.app.bootstrap.common import (
     MANAGER,
     STATE,
     border_of,
-    leaving,
     limits_of,
     load_policy_at,
     meaning_of,
@@ -249,7 +248,6 @@ def _assemble(
         mode=mode,
         policy=policy.digest[:12],
         meaning=lambda ref: meaning_of(policy, ref),
-        leave=leaving(book, real, settings, mode, solo=True),
     )
     solo = Solo(parts, told, say)
     parts_tell.append(solo)

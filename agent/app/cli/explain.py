@@ -11,10 +11,12 @@ from typing import Any, Final
 
 import click
 
+from agent.app.bootstrap import policy_folder
 from agent.app.cli.policy import duration_words, policy_at, policy_option, told
+from agent.app.cli.show import shown_path
 from agent.domain.effects import Effect, describe
 from agent.domain.events import Rating
-from agent.domain.policy import CODE_SHAPES, CodeRule, Policy, well_formed
+from agent.domain.policy import CODE_SHAPES, CodeRule, DurationRule, Policy, well_formed
 from agent.domain.vocab import LEVELS, SECOND, Plane, Source
 
 LOOK_UP_ORDER: Final = (Source.DCMI, Source.LINGQU, Source.IPMI, Source.DPU, Source.PUBLIC)
@@ -54,7 +56,10 @@ class _Answer:
     """Other tables that know the code."""
 
 
-@click.command(epilog="Example: fault-agent explain 80E18402 '[0x08520003,na,L2,na]' --json")
+@click.command(
+    short_help="Tell what a fault code means and does.",
+    epilog="Example: fault-agent explain 80E18402 '[0x08520003,na,L2,na]' --json",
+)
 @click.argument("codes", metavar="CODE...", nargs=-1, required=True)
 @click.option(
     "--source",
@@ -117,7 +122,10 @@ def _in_table(in_force: Policy, code: str, source: Source, severity: int | None)
             treated = f"Unknown, severity {severity} is minor at most: shown as {rating.level}, nothing is done."
         spelled = json.dumps(in_force.spell(source, code), ensure_ascii=False)
         file = _FILE_OF[plane]
-        note = f"{treated} To add it, write {spelled}: under a level in a copy of {file}, and give that as --policy."
+        note = (
+            f"{treated} To add it, write {spelled}: under a level in a copy of {file} "
+            "(fault-agent policy export FOLDER makes one), and give that as --policy."
+        )
     return _Answer(in_force.spell(source, code), source, plane, rating, in_force.rule(plane, code), effect, note)
 
 
@@ -130,9 +138,24 @@ def _documents(effect: Effect) -> dict[str, str]:
     }
 
 
+def _duration(in_force: Policy, answer: _Answer) -> DurationRule | None:
+    return in_force.duration(answer.code) if answer.plane in (Plane.CHIP, Plane.NETWORK) else None
+
+
+def _file(place: str) -> str:
+    """A place of the policy as a path that can be opened: of the shipped files the folder is put before it."""
+    if not place or "/" in place:
+        return place
+    return shown_path(policy_folder() / place)
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    return {"device": effect.device, "job": effect.job, "documents": _documents(effect)}
+
+
 def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
     rating, effect, row = answer.rating, answer.effect, answer.row
-    duration = in_force.duration(answer.code) if answer.plane in (Plane.CHIP, Plane.NETWORK) else None
+    duration = _duration(in_force, answer)
     ranks = LEVELS[answer.plane]
     return {
         "code": answer.code,
@@ -145,10 +168,11 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
         "highest_rank": max(ranks.values()),
         "plane": answer.plane,
         "place": rating.place,
+        "file": _file(rating.place),
         "held": rating.held,
         "meaning": row.meaning if row else "",
         "module": row.module if row else "",
-        "effect": {"device": effect.device, "job": effect.job, "documents": _documents(effect)},
+        "effect": _effect(effect),
         "duration": duration
         and {
             "rule": duration.name,
@@ -156,6 +180,12 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
             "level": duration.level,
             "fault_timeout_s": duration.fault_timeout_ms // SECOND,
             "recover_timeout_s": duration.recover_timeout_ms // SECOND,
+        },
+        "raised": duration
+        and {
+            "level": duration.level,
+            "rank": ranks[duration.level],
+            "effect": _effect(describe(answer.plane, duration.level)),
         },
         "note": answer.note,
         "also": [
@@ -175,10 +205,16 @@ def _text(in_force: Policy, answer: _Answer) -> str:
         _line("meaning", (told(answer.row) if answer.row else "") or "none is known"),
         _line("rule", f"{rating.rule}, {rating.place}" if rating.place else f"{rating.rule}, in no table"),
     ]
-    if answer.plane in (Plane.CHIP, Plane.NETWORK) and (words := duration_words(in_force, answer.code)):
-        lines.append(_line("duration", words))
-    lines += [_line("device", effect.device), _line("job", effect.job)]
-    lines += [_line(name, words) for name, words in _documents(effect).items()]
+    if rating.place:
+        lines.append(_line("file", _file(rating.place)))
+    duration = _duration(in_force, answer)
+    if duration is not None:
+        lines.append(_line("duration", duration_words(in_force, answer.code)))
+        lines.append(f"  until it is raised ({rating.level}):")
+    lines += _effect_lines(effect)
+    if duration is not None:
+        lines.append(f"  once it is raised ({duration.level}):")
+        lines += _effect_lines(describe(answer.plane, duration.level))
     lines += [
         _line("also", f"{source}: {rule.level}, {rule.place}; ask with --source {source}")
         for source, rule in answer.also
@@ -186,6 +222,14 @@ def _text(in_force: Policy, answer: _Answer) -> str:
     if answer.note:
         lines.append(_line("note", answer.note))
     return "\n".join(lines)
+
+
+def _effect_lines(effect: Effect) -> list[str]:
+    return [
+        _line("device", effect.device),
+        _line("job", effect.job),
+        *(_line(name, words) for name, words in _documents(effect).items()),
+    ]
 
 
 def _line(name: str, words: str) -> str:

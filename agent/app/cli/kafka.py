@@ -32,7 +32,8 @@ def _settings(path: Path | None) -> Settings:
 
 
 @click.group(
-    epilog="Example: fault-agent topics create --config agent.yaml; fault-agent topics check --config agent.yaml"
+    short_help="Make and check the four Kafka topics.",
+    epilog="Example: fault-agent topics create --config agent.yaml; fault-agent topics check --config agent.yaml",
 )
 def topics() -> None:
     """Make and check the four topics: events, reports, audit, dead letters."""
@@ -44,7 +45,9 @@ _PARTITIONS = click.option(
 )  # fmt: skip
 
 
-@topics.command()
+@topics.command(
+    short_help="Make the topics that are missing.", epilog="Example: fault-agent topics create --config agent.yaml"
+)
 @_config
 @_PARTITIONS
 @click.option("--replicas", type=int, default=-1, show_default="the broker's own default", help="Copies of each.")
@@ -56,7 +59,9 @@ def create(path: Path | None, event_partitions: int, replicas: int) -> None:
     click.echo(f"made: {', '.join(made)}" if made else "all topics were there already; see: fault-agent topics check")
 
 
-@topics.command()
+@topics.command(
+    short_help="Say what is wrong with the topics.", epilog="Example: fault-agent topics check --config agent.yaml"
+)
 @_config
 @_PARTITIONS
 @click.option("--json", "as_json", is_flag=True, help="For machines: an array of findings.")
@@ -76,12 +81,19 @@ def check(path: Path | None, event_partitions: int, as_json: bool) -> None:
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 
-@click.group(epilog="Example: fault-agent deadletter list --config agent.yaml")
+@click.group(
+    short_help="Look at refused records, send them again.",
+    epilog="Example: fault-agent deadletter list --config agent.yaml",
+)
 def deadletter() -> None:
     """Look at records nobody could use, and send them again once what was wrong is mended."""
 
 
-@deadletter.command("list")
+@deadletter.command(
+    "list",
+    short_help="List them: source, reason, field.",
+    epilog="Example: fault-agent deadletter list --config agent.yaml --limit 20",
+)
 @_config
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, the newest.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
@@ -99,7 +111,9 @@ def list_letters(path: Path | None, limit: int, as_json: bool) -> None:
     console().print(table)
 
 
-@deadletter.command()
+@deadletter.command(
+    short_help="Show one whole.", epilog="Example: fault-agent deadletter show 0:3:1042 --config agent.yaml"
+)
 @click.argument("source")
 @_config
 def show(source: str, path: Path | None) -> None:
@@ -109,7 +123,11 @@ def show(source: str, path: Path | None) -> None:
     click.echo((letter.value or b"").decode("utf-8", "replace"))
 
 
-@deadletter.command("requeue")
+@deadletter.command(
+    "requeue",
+    short_help="Send them again, with new message ids.",
+    epilog="Example: fault-agent deadletter requeue 0:3:1042 --config agent.yaml",
+)
 @click.argument("sources", nargs=-1, required=True)
 @_config
 def requeue_letters(sources: Sequence[str], path: Path | None) -> None:

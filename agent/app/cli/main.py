@@ -1,89 +1,21 @@
-"""The command line: verbs registered in one place, errors turned into exit codes in one place.
+"""The entry point of `fault-agent`, and nothing else.
 
-The one rule: no traceback for anything foreseen; every error says what to do next.
-Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run.
+The one rule: it imports nothing heavy before it can answer Ctrl-C, so that a start broken off leaves no traceback.
 """
 
-import os
 import sys
 
-import click
-
-from agent import __version__
-from agent.app.cli.config import config
-from agent.app.cli.explain import explain
-from agent.app.cli.kafka import deadletter, topics
-from agent.app.cli.policy import policy
-from agent.app.cli.run import run
-from agent.app.cli.solo import demo, replay
-from agent.app.cli.why import why
-from agent.errors import AgentError, BadUsage
-
-EXIT_USAGE = 2
-EXIT_CANNOT_RUN = 3
-
-
-class _Verbs(click.Group):
-    """Shows the verbs in the order in which a newcomer needs them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-_HELP = """Turn NPU fault events into the ConfigMaps that MindCluster components read, once and with a reason.
-
-\b
-See it work          fault-agent demo
-Ask about a code     fault-agent explain 80E18402
-Run on files         fault-agent run --role solo --events FILE --cluster PATH --out DIR
-Judge a recording    fault-agent replay FILE --cluster PATH --out DIR
-Ask why              fault-agent why fault n1/chip/2/80E18402 --out DIR
-On a real cluster    fault-agent topics create; fault-agent run --role node|coordinator --config FILE
-"""
-
-
-@click.group(
-    cls=_Verbs,
-    help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with: fault-agent demo. Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run.",
-)
-def cli() -> None:
-    """Hold the verbs."""
-
-
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
-def version(as_json: bool) -> None:
-    """Show the version of the agent and of the Python below it."""
-    python = ".".join(str(part) for part in sys.version_info[:3])
-    if as_json:
-        click.echo(f'{{"version":"{__version__}","python":"{python}"}}')
-    else:
-        click.echo(f"fault-agent {__version__} (Python {python})")
-
-
-for verb in (demo, run, replay, explain, why, policy, config, topics, deadletter, version):
-    cli.add_command(verb)
+EXIT_STOPPED = 130
+"""Broken off by a person, as shells count it: 128 and the number of SIGINT."""
 
 
 def main() -> None:
     """Entry point of `fault-agent`."""
     try:
-        code = cli.main(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)  # click hands an Exit's code back instead of raising it
-    except click.exceptions.Exit as leave:
-        sys.exit(leave.exit_code)
-    except click.Abort:
-        click.echo("fault-agent: stopped", err=True)
-        sys.exit(EXIT_CANNOT_RUN)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(EXIT_USAGE)
-    except BrokenPipeError:
-        # The reader of our output went away (for instance `| head`); nothing is left to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except AgentError as error:
-        click.echo(f"fault-agent: {error}", err=True)
-        sys.exit(EXIT_USAGE if isinstance(error, BadUsage) else EXIT_CANNOT_RUN)
+        from agent.app.cli.verbs import answer
+
+        code = answer()
+    except KeyboardInterrupt:
+        sys.stderr.write("fault-agent: stopped\n")
+        code = EXIT_STOPPED
+    sys.exit(code)

@@ -6,13 +6,14 @@ The one rule: it shows what a running agent would load from the same path, and n
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.table import Table
 
-from agent.app.bootstrap import load_policy_at
+from agent.app.bootstrap import export_policy, load_policy_at
 from agent.app.cli.show import console
 from agent.domain.policy import CodeRule, Policy
 from agent.domain.vocab import LEVELS, SECOND, Plane, Source
@@ -43,12 +44,15 @@ def policy_option(command: Any) -> Any:
     )(command)
 
 
-@click.group(epilog="Example: fault-agent policy show --table chip --level SeparateNPU")
+@click.group(
+    short_help="Look at tables and rules; copy them to edit.",
+    epilog="Example: fault-agent policy show --table chip --level SeparateNPU",
+)
 def policy() -> None:
     """Look at the tables and rules that give fault codes their levels."""
 
 
-@policy.command(epilog="Example: fault-agent policy show --table switch")
+@policy.command(short_help="Count and list the codes.", epilog="Example: fault-agent policy show --table switch")
 @click.option(
     "--table",
     "table_name",
@@ -57,7 +61,7 @@ def policy() -> None:
 )
 @click.option(
     "--level",
-    type=click.Choice(_ALL_LEVELS, case_sensitive=False),
+    callback=lambda _ctx, _param, value: _level(value),
     metavar="LEVEL",
     help="List the codes of this level. Example: --level SubHealthFault",
 )
@@ -76,6 +80,30 @@ def show(table_name: str | None, level: str | None, policy_path: Path | None, as
         click.echo(json.dumps(_plain(in_force, tables, listed=listed), indent=2, ensure_ascii=False))
     else:
         _print(in_force, tables, listed=listed)
+
+
+def _level(asked: str | None) -> str | None:
+    """A level as it is spelled, whatever the case. Raises click.BadParameter naming the nearest ones."""
+    spelled = {level.casefold(): level for level in _ALL_LEVELS}
+    if asked is None or asked.casefold() in spelled:
+        return None if asked is None else spelled[asked.casefold()]
+    near = [spelled[one] for one in get_close_matches(asked.casefold(), spelled, n=3)]
+    meant = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(_ALL_LEVELS)}"
+    raise click.BadParameter(f"no level {asked!r}; {meant}")
+
+
+@policy.command(
+    short_help="Write the shipped files into a folder, to edit a copy.",
+    epilog="Example: fault-agent policy export my-policy/; fault-agent explain 80E18402 --policy my-policy/",
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+def export(folder: Path) -> None:
+    """Write the shipped policy files into FOLDER, to edit a copy and give it as --policy FOLDER.
+
+    A file that is left out of that folder is the shipped one, so keep only those you change. Nothing is overwritten.
+    """
+    for path in export_policy(folder):
+        click.echo(str(path))
 
 
 def _rows(in_force: Policy, name: str, level: str | None) -> list[CodeRule]:

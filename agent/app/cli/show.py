@@ -1,15 +1,20 @@
-"""How the command line shows things to people: one console, one way to print a time.
+"""How the command line shows things to people: one console, one way to print a time, one way to break a line.
 
-The one rule: people see UTC and local time with its offset; machines get JSON elsewhere.
+The one rule: people see UTC, with the local offset said once; what goes into a pipe is never broken or cut.
 """
 
+import shlex
+import shutil
 import sys
+import textwrap
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 
+PROGRAM = "fault-agent"
 PLAIN_WIDTH = 160
-"""Columns when the output is no terminal, so that a pipe gets whole rows."""
+"""Columns of a table when the output is no terminal, so that a pipe gets whole rows."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -19,30 +24,63 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
 
+def program() -> str:
+    """The command as the person can type it again: its name where that is found, else the path it was started by."""
+    started = Path(sys.argv[0])
+    if started.name != PROGRAM:
+        return PROGRAM
+    found = shutil.which(PROGRAM)
+    if found is not None and started.exists() and Path(found).samefile(started):
+        return PROGRAM
+    return shlex.quote(shown_path(started))
+
+
+def shown_path(path: Path) -> str:
+    """A path as it is typed from here: from the present folder if it lies below that, else as given."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def folded(label: str, text: str, width: int = 10) -> list[str]:
+    """An indented line `label  text`, broken between words at the terminal's width; elsewhere it is left whole."""
+    lead = f"    {label:<{width}}"
+    if not sys.stdout.isatty():
+        return [lead + text]
+    columns = max(shutil.get_terminal_size().columns, 40)
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [lead.rstrip()]
+
+
 def utc_time(at: int) -> str:
-    """Unix ms as a UTC clock with milliseconds, e.g. `2026-01-01 00:00:05.250Z`."""
+    """Unix ms as a UTC clock with milliseconds, e.g. `2026-01-01 00:00:05.250Z`; 0: no clock was known yet."""
+    if at <= 0:
+        return "before any event"
     try:
         return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
     except (OverflowError, ValueError, OSError):
         return f"{at}ms"
 
 
-def both_times(at: int) -> str:
-    """UTC, and the local time with its offset behind it."""
-    try:
-        local = datetime.fromtimestamp(at / 1000, UTC).astimezone()
-    except (OverflowError, ValueError, OSError):
-        return f"{at}ms"
-    offset = local.strftime("%z")
-    return f"{utc_time(at)} ({local:%H:%M:%S}{offset[:3]}:{offset[3:]})"
-
-
 def utc_clock(at: int) -> tuple[str, str]:
-    """Day and clock of a Unix time in ms, in UTC: `2026-01-01`, `00:00:05.250`."""
+    """Day and clock of a Unix time in ms, in UTC: `2026-01-01`, `00:00:05.250`; no day when no clock was known yet."""
+    if at <= 0:
+        return "", "--:--:--.---"
     day, _, clock = utc_time(at).removesuffix("Z").partition(" ")
     return day, clock or day
 
 
 def local_offset(at: int) -> str:
     """The local zone's offset at that time, e.g. `+08:00`."""
-    return both_times(at).rpartition("(")[2].rstrip(")")[8:]
+    try:
+        offset = datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%z")
+    except (OverflowError, ValueError, OSError):
+        return "unknown"
+    return f"{offset[:3]}:{offset[3:]}"

@@ -5,19 +5,22 @@ standard error.
 """
 
 import os
-import shutil
+import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from agent.app.bootstrap import AUDIT, LETTERS, STATE, SoloOrder, replay_solo, scenario
+from agent.app.bootstrap import Audience, SoloOrder, prepare_demo, replay_solo, scenario
+from agent.app.cli.account import Account, echo_summary
+from agent.app.cli.places import LinePlaces
 from agent.app.cli.policy import policy_option
-from agent.app.cli.timeline import Timeline
+from agent.app.cli.show import program
+from agent.app.cli.timeline import LEGEND, Timeline
 from agent.app.settings import Settings, load_settings
 from agent.app.solo import Tally
+from agent.app.telling import Letter
 from agent.app.world import World
 from agent.domain.vocab import Mode
 from agent.wire.audit import AuditLine, encode_audit
@@ -34,41 +37,41 @@ _CLUSTER = click.option(
     type=_PATH,
     help=CLUSTER_HELP,
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object per decision.")
+_JSON = click.option(
+    "--json", "as_json", is_flag=True, help="For machines: one JSON object per decision, then one with the summary."
+)
 
 
-@click.command(epilog="Example: fault-agent demo --out /tmp/night; fault-agent why job finetune-a2 --out /tmp/night")
-@click.option("--out", type=_PATH, help="Where the documents go; left out: a new temporary folder.")
+@click.command(
+    short_help="Handle a shipped night of real fault codes.",
+    epilog="Example: fault-agent demo --out night/; fault-agent why job finetune-a2 --out night/",
+)
+@click.option("--out", type=_PATH, help="Where the documents go, a new or empty folder; left out: a temporary one.")
 @click.option("--replace", is_flag=True, help="Let the demo take the place of an earlier demo in --out.")
 @_JSON
 def demo(out: Path | None, replace: bool, as_json: bool) -> None:
     """Handle a shipped scenario of real fault codes, in act mode on a folder, and show what became of each.
 
     Two jobs on seven nodes go through a bad night: every level of fault, a rail that is borrowed and one that is
-    refused, pods that are replaced, unknown codes and a broken record.
+    refused, pods that are replaced, unknown codes and a broken record. --replace removes what an earlier demo has
+    written, and refuses a folder that holds anything else.
     """
+    if out is not None:
+        prepare_demo(out, replace_it=replace)
     where = out or Path(tempfile.mkdtemp(prefix="fault-agent-demo-"))
     events, cluster, expected = scenario()
-    if replace and (where / STATE).exists() and (where / AUDIT).exists():
-        shutil.rmtree(where)
     if not as_json:
         say(f"scenario: {events.name} on the objects of {cluster.name}/, act mode, documents under {where}")
-    settings = Settings(mode=Mode.ACT)
+        click.echo(LEGEND)
     lines: list[AuditLine] = []
-    show = shower(as_json)
-
-    def told(line: AuditLine) -> None:
-        lines.append(line)
-        show(line)
-
-    tally, world = replay_solo(SoloOrder(events, cluster, where, settings), told, say, lambda _: None)
+    order = SoloOrder(events, cluster, where, Settings(mode=Mode.ACT), demo=True)
+    tally, world, account = _replayed(order, events, as_json, lambda _: None, lines.append)
     missing = expected(where, lines)
-    if not as_json:
-        summary(tally, world, where)
-        click.echo("What to try next:")
-        click.echo(f"  fault-agent why job finetune-a2 --out {where}")
-        click.echo(f"  fault-agent why node a3-node-0 --out {where}")
-        click.echo("  fault-agent explain 80E18402 81078603")
+    if as_json:
+        echo_summary({**account.plain(tally, world, where), "unmet": missing})
+    else:
+        account.show(tally, world, where)
+        _what_next(where)
     for problem in missing:
         click.echo(f"fault-agent: the scenario did not end as expected: {problem}", err=True)
     if missing:
@@ -77,11 +80,23 @@ def demo(out: Path | None, replace: bool, as_json: bool) -> None:
         click.echo("The scenario ended as expected.")
 
 
-@click.command(epilog="Example: fault-agent replay night.jsonl --cluster objects/ --out judged/")
+def _what_next(out: Path) -> None:
+    """Commands that work as they are printed, from the folder they are printed in."""
+    command, where = program(), shlex.quote(str(out))
+    click.echo("What to try next:")
+    click.echo(f"  {command} why job finetune-a2 --out {where}")
+    click.echo(f"  {command} why node a3-node-0 --out {where}")
+    click.echo(f"  {command} explain 80E18402 81078603")
+
+
+@click.command(
+    short_help="Judge a recording on the clock of its events.",
+    epilog="Example: fault-agent replay night.jsonl --cluster objects/ --out judged/",
+)
 @click.argument("events", type=_PATH)
 @_CLUSTER
 @click.option("--out", required=True, type=_PATH, help="Folder for documents, reasons and state; a new or empty one.")
-@click.option("--continue", "goes_on", is_flag=True, help="Go on in a folder that already holds a ledger.")
+@click.option("--continue", "goes_on", is_flag=True, help="Go on in a folder that already holds a state.")
 @_CONFIG
 @policy_option
 @_JSON
@@ -99,13 +114,44 @@ def replay(
     The same input gives byte-identical documents. It acts on its own folder only. Exit code 1 says that some records
     were dead-lettered, or some objects could not be read or contradict each other.
     """
+    if str(events) == "-":
+        raise click.UsageError(
+            "a replay reads a finished file; for a pipe: fault-agent run --role solo --events - --cluster … --out …"
+        )
     settings = load_settings(config, os.environ)
     order = SoloOrder(events, cluster, out, settings, policy_path, goes_on)
-    tally, world = replay_solo(order, shower(as_json), say, _progress())
-    if not as_json:
-        summary(tally, world, out)
+    tally, world, account = _replayed(order, events, as_json, _progress(), lambda _: None)
+    if as_json:
+        echo_summary(account.plain(tally, world, out))
+    else:
+        account.show(tally, world, out)
     if tally.letters or world.all_findings():
         raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _replayed(
+    order: SoloOrder,
+    events: Path,
+    as_json: bool,
+    progress: Callable[[int], None],
+    hear: Callable[[AuditLine], None],
+) -> tuple[Tally, World, Account]:
+    """Replay, showing decisions and dead letters as they come."""
+    account, timeline, places = Account(), Timeline(), LinePlaces(events)
+    show = shower(as_json, timeline)
+
+    def told(line: AuditLine) -> None:
+        hear(line)
+        show(line)
+
+    def letter(one: Letter) -> None:
+        account.letter(one)
+        if not as_json:
+            timeline.letter(one, places.of(one))
+
+    audience = Audience(begin=lambda world, _mode, _digest: account.count(world), letter=letter)
+    tally, world = replay_solo(order, told, say, progress, audience)
+    return tally, world, account
 
 
 def say(text: str) -> None:
@@ -113,11 +159,11 @@ def say(text: str) -> None:
     click.echo(f"fault-agent: {text}", err=True)
 
 
-def shower(as_json: bool) -> Callable[[AuditLine], None]:
+def shower(as_json: bool, timeline: Timeline) -> Callable[[AuditLine], None]:
     """How decisions are shown as they are made."""
     if as_json:
         return lambda line: click.echo(encode_audit(line))
-    return Timeline().show
+    return timeline.show
 
 
 def _progress() -> Callable[[int], None]:
@@ -133,22 +179,11 @@ def _progress() -> Callable[[int], None]:
     return tell
 
 
-def summary(tally: Tally, world: World, out: Path, stream: Any = None) -> None:
-    """The closing lines: counts, findings, where everything lies."""
-    findings = world.all_findings()
-    click.echo("", file=stream)
-    click.echo(
-        f"{tally.records} records, {tally.decisions} decisions, {tally.letters} dead letters, {len(findings)} findings",
-        file=stream,
-    )
-    for finding in findings[:20]:
-        click.echo(f"  finding: {finding}", file=stream)
-    if len(findings) > 20:
-        click.echo(f"  and {len(findings) - 20} more", file=stream)
-    documents = sorted(path for path in out.glob("*/*.json") if path.parent.name != STATE)
-    click.echo(f"Documents under {out}:", file=stream)
-    for path in documents:
-        click.echo(f"  {path.relative_to(out)}", file=stream)
-    click.echo(f"Reasons: {out / AUDIT}", file=stream)
-    if tally.letters or (out / LETTERS).exists():
-        click.echo(f"Dead letters: {out / LETTERS}", file=stream)
+def tell_findings(findings: Sequence[str], known: frozenset[str], most: int) -> frozenset[str]:
+    """Say each finding that was not known before, `most` of them at once; gives those there are now."""
+    fresh = [finding for finding in findings if finding not in known]
+    for finding in fresh[:most]:
+        say(f"finding: {finding}")
+    if len(fresh) > most:
+        say(f"and {len(fresh) - most} findings more; all are counted at the end")
+    return frozenset(findings)

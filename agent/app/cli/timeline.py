@@ -1,15 +1,21 @@
-"""The timeline: decisions as they are made, one line each, for a person at night.
+"""The timeline: decisions and dead letters as they come, one line each, for a person at night.
 
-The one rule: first what happened and where, then what it means, then what was decided and why.
+The one rule: when, what was decided, about which fault as `why` takes it, then what it means and why.
 """
+
+import re
+from typing import Final
 
 import click
 
 from agent.app.cli.show import local_offset, utc_clock
+from agent.app.telling import Letter
 from agent.domain.vocab import Reason
 from agent.wire.audit import AuditLine
 
-_DOCUMENT_REASONS = frozenset(
+LEGEND: Final = "time, reason, fault, level, job · detail.  ! a person must look  → a document  … cut short: ask why"
+
+_DOCUMENT_REASONS: Final = frozenset(
     {
         Reason.WRITTEN,
         Reason.OBSERVE,
@@ -20,78 +26,100 @@ _DOCUMENT_REASONS = frozenset(
         Reason.DISABLED,
     }
 )
-_ALARMING = frozenset(
+_LOOK: Final = frozenset(
     {
         Reason.HELD,
+        Reason.ISOLATION_ONLY,
+        Reason.NO_RESET_EXECUTOR,
+        Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
+        Reason.RAIL_ADVISED,
         Reason.RAIL_REFUSED,
+        Reason.NO_RANK,
+        Reason.NO_RESET_CONFIG,
         Reason.DOCUMENT_REFUSED,
         Reason.DOCUMENT_UNREADABLE,
         Reason.LEDGER_UNREADABLE,
     }
 )
-_GOOD = frozenset({Reason.FAULT_CLEARED, Reason.RECOVERY_SUCCEEDED})
+"""Reasons after which a person has something to do: docs/reasons.md says what."""
+_GOOD: Final = frozenset({Reason.FAULT_CLEARED, Reason.RECOVERY_SUCCEEDED})
+_REASON_WIDTH: Final = 20
+_DETAIL: Final = 90
+"""Characters of a detail that are shown."""
+_UID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class Timeline:
-    """Prints audit lines; says the date when it changes, and a fault's meaning once."""
+    """Prints lines; says the date when it changes, a fault's meaning once, its level when that is new."""
 
     def __init__(self) -> None:
         self._day = ""
         self._meant: set[str] = set()
+        self._levels: dict[str, str] = {}
 
     def show(self, line: AuditLine) -> None:
         """Print one decision."""
         decision = line.decision
-        day, clock = utc_clock(decision.at)
-        if day != self._day:
-            self._day = day
-            click.secho(f"{day} UTC (local {local_offset(decision.at)})", bold=True)
-        node, plane, where, code = _identity(decision.fault)
-        place = f"{node or decision.node} {plane} {where}".strip() if plane else str(decision.node)
-        words = [f"{clock}"]
+        self._date(decision.at)
+        identity = decision.fault.rpartition("@")[0]
         if decision.reason in _DOCUMENT_REASONS and not decision.fault:
-            words.append(f"    → {decision.document}  {decision.reason}  {decision.detail}")
-            click.secho("  ".join(words), dim=True)
+            self._print(decision.at, decision.reason, f"→ {decision.document}", decision.detail, dim=True)
             return
-        words.append(f"{place:<26}")
-        words.append(f"{code:<10}")
-        if decision.level:
+        words = [identity or str(decision.node)]
+        if decision.level and self._levels.get(identity) != decision.level:
+            self._levels[identity] = decision.level
             words.append(decision.level)
-        words.append(str(decision.reason))
         if decision.job:
             ranks = f" rank {_ranks(decision.ranks)}" if decision.ranks else ""
             words.append(f"{_short(decision.job)}{ranks}")
-        if decision.detail:
-            words.append(f"({decision.detail})")
+        if decision.reason is Reason.FAULT_CLEARED and not decision.job:
+            self._levels.pop(identity, None)
+        self._print(decision.at, decision.reason, "  ".join(filter(None, words)), self._told(line, identity))
+
+    def letter(self, letter: Letter, place: str, *, stderr: bool = False) -> None:
+        """Print one dead letter; `place` says where the record stands."""
+        self._date(letter.at, stderr=stderr)
+        words = f"{letter.reason}  {letter.key or 'no key'}, {place}"
+        text = _line(letter.at, "DEAD_LETTER", words, letter.detail, look=True)
+        click.secho(text, fg="red", err=stderr)
+
+    def _date(self, at: int, *, stderr: bool = False) -> None:
+        day, _ = utc_clock(at)
+        if day and day != self._day:
+            self._day = day
+            click.secho(f"{day} UTC (local time is UTC{local_offset(at)})", bold=True, err=stderr)
+
+    def _told(self, line: AuditLine, identity: str) -> str:
+        """The detail without what the line says anyway, and the meaning of a code the first time it is met."""
+        decision = line.decision
+        detail = decision.detail
+        if detail == decision.level or re.fullmatch(rf"(once, )?{decision.level} by \w+-table", detail):
+            detail = "once" if detail.startswith("once") else ""
+        code = identity.rpartition("/")[2]
         if line.meaning and code not in self._meant:
             self._meant.add(code)
-            words.append(f"· {line.meaning}")
-        click.secho("  ".join(words), fg=_colour(decision.reason))
+            return f"{line.meaning}; {detail}" if detail else line.meaning
+        return detail
+
+    def _print(self, at: int, reason: Reason, words: str, detail: str, *, dim: bool = False) -> None:
+        colour = "red" if reason in _LOOK else "green" if reason in _GOOD else None
+        text = _line(at, str(reason), words, detail, look=reason in _LOOK)
+        click.secho(text, fg=colour, dim=dim and colour is None)
 
 
-def _identity(fault: str) -> tuple[str, str, str, str]:
-    parts = fault.rpartition("@")[0].split("/", 3)
-    return (parts[0], parts[1], parts[2], parts[3]) if len(parts) == 4 else ("", "", "", "")
+def _line(at: int, reason: str, words: str, detail: str, *, look: bool) -> str:
+    shown = f"{detail[: _DETAIL - 1]}…" if len(detail) > _DETAIL else detail
+    text = f"{utc_clock(at)[1]} {'!' if look else ' '} {reason:<{_REASON_WIDTH}}  {words}"
+    return f"{text} · {shown}" if shown else text
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
     if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
-        return f"{ranks[0]}–{ranks[-1]}"
+        return f"{ranks[0]}-{ranks[-1]}"
     return ",".join(map(str, ranks))
 
 
 def _short(job: str) -> str:
     """`namespace/name` without the UID that an AscendJob's PodGroup carries."""
-    head, sep, tail = job.rpartition("-")
-    for _ in range(4):
-        if sep and all(sign in "0123456789abcdef" for sign in tail) and len(tail) in (4, 8, 12):
-            job = head
-        head, sep, tail = job.rpartition("-")
-    return job
-
-
-def _colour(reason: Reason) -> str | None:
-    if reason in _ALARMING:
-        return "red"
-    return "green" if reason in _GOOD else None
+    return _UID.sub("", job)
