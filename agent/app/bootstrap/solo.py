@@ -31,6 +31,7 @@ from agent.app.bootstrap.common import (
     MANAGER,
     STATE,
     border_of,
+    leaving,
     limits_of,
     load_policy_at,
     meaning_of,
@@ -248,6 +249,7 @@ def _assemble(
         mode=mode,
         policy=policy.digest[:12],
         meaning=lambda ref: meaning_of(policy, ref),
+        leave=leaving(book, real, settings, mode, solo=True),
     )
     solo = Solo(parts, told, say)
     parts_tell.append(solo)
