@@ -136,6 +136,9 @@ class Solo:
 
     async def _read_cluster(self) -> None:
         objects, findings = await self._p.cluster.snapshot()
+        for finding in findings:
+            if finding not in self._p.world.findings:
+                self._say(f"finding: {finding}")
         touched = self._p.world.replace(objects, findings)
         self._p.coordinator.touched(touched.jobs, touched.nodes)
         self._p.node_side.serials = self._p.world.serials

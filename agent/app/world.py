@@ -3,7 +3,7 @@
 The one rule: an object that cannot be read costs itself and a finding; the rest goes on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,12 @@ from agent.domain.ranktable import RankTable
 from agent.domain.vocab import NodeName
 from agent.errors import BadDocument
 from agent.wire.kubeobjects import RINGS_PREFIX, ConfigMapObject, OwnerJob, items_of, parse_object, rank_table_text
+from agent.wire.ranktablecheck import ambiguity
 from agent.wire.ranktablefile import parse_rank_table
 
 NODE_INFO = "mindx-dl-nodeinfo-"
 NODE_INFO_NAMESPACE = "mindx-dl"
+MOST_COMPLAINTS = 1000
 
 
 _Key = tuple[str, str, str]
@@ -36,6 +38,10 @@ class World:
     _laid: dict[_Key, Mapping[str, Any] | None] = field(default_factory=dict)
     """What the stream has applied or (None) deleted on top of the cluster's own objects."""
     _serials: dict[str, str] = field(default_factory=dict)
+    _known_findings: frozenset[str] | None = None
+    """What could not be read at the first look."""
+    _complaints: dict[str, None] = field(default_factory=dict)
+    """What the stream brought and could not be used, each said once, in order."""
 
     @property
     def serials(self) -> Mapping[str, str]:
@@ -43,16 +49,23 @@ class World:
         return self._serials
 
     def replace(self, objects: Iterable[Mapping[str, Any]], findings: Iterable[str]) -> Touched:
-        """The whole cluster as it is now: what is not among the objects is gone."""
-        self.findings = list(findings)
+        """The whole cluster as it is now: what is not among the objects is gone.
+
+        But what cannot be read is neither changed nor gone: while there is a finding that there was not at the first
+        look (a file half written, a typing error), objects that are missing stay as they were.
+        """
+        findings = tuple(findings)
+        missing = self._missing(findings)
+        self.findings = [*findings, *self._complaints]
         self._base = {_key(item) if _key(item)[2] else ("", "", f"#{at}"): item for at, item in enumerate(objects)}
+        self._base = {**missing, **self._base} if missing else self._base
         merged = {**self._base, **self._laid}
         kept: list[Pod | PodGroup | Node] = []
         tables: dict[tuple[str, str], RankTableFacts | str] = {}
         self.book.tables.clear()
         self.book.node_d.clear()
         for item in merged.values():
-            found = self._parse(item) if item is not None else None
+            found = self._parse(item, self.findings.append) if item is not None else None
             if isinstance(found, ConfigMapObject):
                 self._config_map(found, tables)
             elif isinstance(found, Pod | PodGroup | Node):
@@ -64,18 +77,24 @@ class World:
         self._serials = {node.name: node.serial for node in self.book.jobs.nodes() if node.serial}
         return touched
 
+    def _missing(self, findings: tuple[str, ...]) -> dict[_Key, Mapping[str, Any]]:
+        """What was there at the last look and may only be unreadable now."""
+        if self._known_findings is None:
+            self._known_findings = frozenset(findings)
+        return {} if self._known_findings.issuperset(findings) else self._base
+
     def apply(self, item: Mapping[str, Any]) -> Touched:
         """One object as it is now, of a kind that is kept here; ConfigMaps besides rank tables are the store's."""
         touched = Touched()
         try:
             items = list(items_of(item))
         except BadDocument as error:
-            self.findings.append(str(error))
+            self.complain(str(error))
             items = []
         for one in items:
             if not isinstance(one, Mapping):
                 continue
-            found = self._parse(one)
+            found = self._parse(one, self.complain)
             if found is None:
                 continue  # what was known of it stands, here and after a restart
             if self.remembers and (not isinstance(found, ConfigMapObject) or self.keeps(one)):
@@ -134,11 +153,25 @@ class World:
         """Take back what `laid` gave; it counts from the next `replace` on."""
         self._laid = {(str(kind), str(namespace), str(name)): item for kind, namespace, name, item in items}
 
-    def _parse(self, item: Mapping[str, Any]) -> Pod | PodGroup | Node | ConfigMapObject | OwnerJob | None:
+    def complain(self, finding: str) -> None:
+        """Note once what the stream brought and could not be used; it stands until the end, and after each `replace`.
+
+        MOST_COMPLAINTS are kept, so that a stream of nothing else does not fill the memory.
+        """
+        if finding in self._complaints or len(self._complaints) > MOST_COMPLAINTS:
+            return
+        if len(self._complaints) == MOST_COMPLAINTS:
+            finding = f"the stream brought more that could not be used; the first {MOST_COMPLAINTS} are told"
+        self._complaints[finding] = None
+        self.findings.append(finding)
+
+    def _parse(
+        self, item: Mapping[str, Any], tell: Callable[[str], None]
+    ) -> Pod | PodGroup | Node | ConfigMapObject | OwnerJob | None:
         try:
             return parse_object(item)
         except BadDocument as error:
-            self.findings.append(str(error))
+            tell(str(error))
             return None
 
     def _config_map(
@@ -158,6 +191,10 @@ class World:
             table = parse_rank_table(text)
         except BadDocument as error:
             tables[key] = str(error)
+            return frozenset()
+        twice = ambiguity(table)
+        if twice is not None:  # ranks follow from hccl/rankIndex then, and no rail is planned with it
+            tables[key] = f"{twice.pointer}: {twice.code}: {twice.message}"
             return frozenset()
         self.book.tables[key] = table
         tables[key] = facts_of(table)

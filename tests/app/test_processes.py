@@ -152,3 +152,16 @@ def test_a_changed_cluster_file_is_taken_in(place: Path) -> None:
         assert agent.end() == 0
     told = [line for line in journal(place / "out") if line.get("job") and line.get("fault")]
     assert (told[0]["node"], told[0]["ranks"]) == ("n7", [2])
+
+
+def test_a_cluster_file_that_breaks_is_told_and_takes_no_pod_away(place: Path) -> None:
+    whole = (place / "cluster.json").read_text()
+    with started(place) as agent:
+        append_lines(place / "events.jsonl", [fault_line(REQUEST, now(), 1)])
+        agent.until(lambda: "RECOVERY_STARTED" in reasons(place))
+        (place / "cluster.json").write_text(whole[: len(whole) // 2])
+        agent.until(lambda: "finding: " in agent.log.read_text())
+        append_lines(place / "events.jsonl", [fault_line(REQUEST, now(), 2, assertion="recover")])
+        agent.until(lambda: "RECOVERY_SUCCEEDED" in reasons(place))
+        assert agent.end() == 0
+    assert "RECOVERY_FAILED" not in reasons(place)

@@ -196,3 +196,15 @@ def test_no_object_whatever_it_holds_breaks_the_picture(item: dict[str, Any]) ->
     made.replace([item, *the_demo()], [])
     made.all_findings()
     assert JOB in {job.id for job in made.book.jobs.jobs()}
+
+
+def test_what_can_not_be_read_any_more_is_not_gone_until_it_can() -> None:
+    made = World(ClusterBook("solo", Limits()))
+    made.replace(the_demo(), ["old.yaml:1: no YAML"])
+    made.replace([a_node("n1")], ["old.yaml:1: no YAML", "pods.yaml:7: no YAML"])
+    assert nodes_of(made) == ["n1", "n2"]
+    assert made.book.vanished == set()
+    made.replace([a_node("n1"), a_pod("demo-0", uid="uid-2", node="n9")], ["pods.yaml:7: no YAML"])
+    assert nodes_of(made) == ["n9", "n2"]
+    made.replace([*the_demo()[:4], a_pod("demo-0", uid="uid-2", node="n9")], ["old.yaml:1: no YAML"])
+    assert nodes_of(made) == ["n9"]
