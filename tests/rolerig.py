@@ -222,6 +222,8 @@ class Stream:
         self._clock = clock
         self._records: list[Record] = []
         self._places: dict[int, tuple[int, int]] = {}
+        self.empty: dict[int, tuple[int, int]] = {}
+        """Partitions that are read and hold nothing: generation and next offset."""
         self._news = asyncio.Event()
         self._number = 0
         self.failures = Failures()
@@ -271,7 +273,8 @@ class Stream:
         at_end = len(taken) == len(unread)
         if at_end:
             self._news.clear()
-        return Batch(tuple(taken), b"", at_end)
+        places = {str(p): {"generation": g, "offset": o} for p, (g, o) in {**self.empty, **self._places}.items()}
+        return Batch(tuple(taken), orjson.dumps(places), at_end)
 
     def _place(self, partition: int) -> int:
         return self._places.get(partition, (0, 0))[1]

@@ -14,6 +14,7 @@ from agent.domain.node import (
     Change,
     NodeBook,
     Outcome,
+    Placed,
     decide,
     evolve,
     next_deadline,
@@ -85,6 +86,13 @@ class NodeSide:
         """How far the node's book has read each partition."""
         book = self._books.get(node)
         return book.scanned if book is not None else {}
+
+    def note_place(self, node: NodeName, partition: int, at: Scanned) -> None:
+        """A partition that is read and has given nothing yet; a place that is known stays."""
+        book = self._books.setdefault(node, NodeBook(node, self._max_event_age))
+        if partition not in book.scanned:
+            evolve(book, Placed(partition, at))
+            self._dirty.add(node)
 
     def skip(self, node: NodeName, record: Record, now: Millis) -> None:
         """Another node's record in a partition this node reads: only its place is noted."""

@@ -13,7 +13,7 @@ from typing import Protocol
 import orjson
 
 from agent.app.node_app import NodeSide, Taken, encode_reports
-from agent.domain.events import Decision, NodeReport, Record
+from agent.domain.events import Decision, NodeReport, Record, Scanned
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
 from agent.ports import DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
@@ -146,6 +146,8 @@ class NodeRole:
         for item in batch.items:
             if isinstance(item, Record):
                 self._take(item)
+        if batch.at_end:
+            self._note_places(batch.resume)
         if batch.at_end and not self._side.caught_up:
             self._side.caught_up = self.pulse.caught_up = True
             self._side.all_dirty()
@@ -279,6 +281,15 @@ class NodeRole:
                 for partition, at in sorted(scanned.items())
             }
         )
+
+    def _note_places(self, resume: bytes) -> None:
+        """A partition in which nothing was ever read is noted too: when the topic has grown by the next start, the
+        arithmetic no longer leads to it, and what it got in between would never be read.
+        """
+        with contextlib.suppress(orjson.JSONDecodeError, AttributeError, TypeError, ValueError, KeyError):
+            for partition, place in orjson.loads(resume).items():
+                at = Scanned(int(place["generation"]), int(place["offset"]))
+                self._side.note_place(self._p.node, int(partition), at)
 
     async def _settle(self, stop: asyncio.Event) -> None:
         """Letters, then reasons, then the report that covers them; what fails is tried again with the newest state."""

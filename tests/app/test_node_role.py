@@ -67,6 +67,14 @@ async def test_a_restart_claims_with_the_next_epoch_and_goes_on_where_the_report
     await again.end()
 
 
+async def test_a_partition_that_gave_nothing_is_in_the_report_all_the_same() -> None:
+    rig = NodeRig()
+    rig.stream.empty = {3: (1, 40)}
+    await rig.up()
+    assert rig.bus.reports()[-1].scanned[3] == Scanned(1, 40)
+    await rig.end()
+
+
 async def test_a_foreign_report_between_reading_and_claiming_is_adopted_and_claimed_over() -> None:
     rig = NodeRig()
     rig.log.between.append(lambda: rig.bus.foreign(a_report(epoch=7, seq=3, active=(a_fault(),))))

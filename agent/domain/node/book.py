@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Self
 
 from agent.domain.events import ActiveFault, DurationTimer, Link, NodeReport, Occurrence, Scanned
-from agent.domain.node.changes import Advanced, Change, Outcome, Policed, Probed, Recovered, Skipped
+from agent.domain.node.changes import Advanced, Change, Outcome, Placed, Policed, Probed, Recovered, Skipped
 from agent.domain.vocab import MINUTE, Millis, NodeName, OccurrenceId
 
 IDS_KEPT: Final = 1024
@@ -159,6 +159,8 @@ def evolve(book: NodeBook, change: Change) -> None:
             _settle(book, change)
         case Advanced():
             _advance(book, change)
+        case Placed():
+            book.scanned.setdefault(change.partition, change.at)
         case Policed():
             book.policy = change.digest
         case Probed():

@@ -6,7 +6,16 @@ The one rule: a change says what is so afterwards, not how to get there, so appl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.domain.events import ActiveFault, DurationTimer, FaultEvent, FaultKey, Link, Occurrence, Position
+from agent.domain.events import (
+    ActiveFault,
+    DurationTimer,
+    FaultEvent,
+    FaultKey,
+    Link,
+    Occurrence,
+    Position,
+    Scanned,
+)
 from agent.domain.vocab import Millis, OccurrenceId, Reason
 
 
@@ -27,6 +36,14 @@ class Advanced:
     digest: str = ""
     mark: bytes = b""
     """Hash of the message id to remember; empty for none or a repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A partition is read in which nothing was found so far."""
+
+    partition: int
+    at: Scanned
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,4 +115,4 @@ class Ignored(Outcome):
     __slots__ = ()
 
 
-Change = Advanced | Policed | Probed | Skipped | Outcome
+Change = Advanced | Placed | Policed | Probed | Skipped | Outcome
