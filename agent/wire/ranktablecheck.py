@@ -6,6 +6,7 @@ The one rule: only what the table itself shows is judged; what needs the job's e
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal
 
 from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, pair_die
@@ -13,6 +14,7 @@ from agent.wire.ranktablefile import TableCode
 
 _DEFAULT_PORT: Final = 16666
 _DEFAULT_BACKUP_PORT: Final = 16667
+_AMBIGUOUS: Final = frozenset({TableCode.RANK_DUP, TableCode.DEVICE_ID_DUP, TableCode.SERVER_ID_DUP})
 
 Severity = Literal["error", "warning"]
 
@@ -36,6 +38,15 @@ def validate(table: RankTable) -> tuple[Finding, ...]:
     if table.version == "2.0":
         return ()
     return (*_whole(table), *_servers(table), *_devices(table), *_backups(table), *_ranks(table), *_super_pods(table))
+
+
+def ambiguity(table: RankTable) -> Finding | None:
+    """The first thing that makes the table give one device several ranks or one rank several devices, or None.
+
+    Which rank a device has cannot be told from such a table; HCCL refuses it too.
+    """
+    judged = chain(_servers(table), _devices(table), _ranks(table)) if table.version != "2.0" else ()
+    return next((finding for finding in judged if finding.code in _AMBIGUOUS), None)
 
 
 def _whole(table: RankTable) -> Iterator[Finding]:
