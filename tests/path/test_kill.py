@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from agentprocess import AgentProcess
 from kubebuilders import a_group, a_pod, the_demo
 from recordlines import append_lines, document, fault_line, journal, write_cluster, write_lines
@@ -117,6 +118,7 @@ def go_on(place: Path, name: str) -> AgentProcess:
     return AgentProcess(place / f"{name}.jsonl", place / "cluster.json", place / name)
 
 
+@pytest.mark.timeout(180)
 def test_killed_at_many_moments_a_run_ends_as_one_that_never_was(tmp_path: Path) -> None:
     write_cluster(tmp_path / "cluster.json", objects())
     moments = random.Random(20260101)
