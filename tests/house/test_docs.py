@@ -13,10 +13,22 @@ from pydantic import BaseModel, SecretStr
 
 from agent.app.cli.verbs import cli
 from agent.app.settings import Settings
+from agent.domain.jobs.values import FindingCode
 from agent.domain.rail.decision import RULES
 from agent.domain.rail.words import RailCode
 from agent.domain.reset.life import TRANSITIONS, Signal
 from agent.domain.vocab import DeadReason, Reason
+from agent.wire.kubeobjects import (
+    DEVICE_CONFIGURATIONS,
+    GROUP_NAME,
+    NODE_DEVICES,
+    RANK_INDEX,
+    RANK_TABLE_KEY,
+    REAL,
+    RINGS_PREFIX,
+    SERIAL,
+)
+from agent.wire.ranktablefile import TableCode
 
 PAGES = tuple(pages())
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,6 +66,28 @@ def test_every_folder_of_the_agent_is_on_the_map_and_every_room_of_the_domain_to
             wanted.add(room.name)
     wanted.discard("agent/")
     assert sorted(name for name in wanted if f"| `{name}` |" not in README) == []
+
+
+def _said(*words: str) -> list[str]:
+    program = "from agent.app.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, cwd=ROOT, check=True, timeout=30
+    )
+    return done.stdout.decode().splitlines()
+
+
+def test_the_demo_of_the_readme_is_the_demo_s(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"`make demo` shows.*?```\n(.*?)```", README, flags=re.DOTALL)
+    said = [
+        line.replace(str(tmp_path / "night"), "demo-out") for line in _said("demo", "--out", str(tmp_path / "night"))
+    ]
+    assert [line for line in shown.splitlines() if line.strip() != "…" and line not in said] == []
+
+
+def test_the_explanation_in_the_readme_is_the_command_s() -> None:
+    _, _, rest = README.partition("    $ fault-agent explain 80E18402\n")
+    shown = [line.removeprefix("    ") for line in rest.partition("\n\n")[0].splitlines()]
+    assert shown == _said("explain", "80E18402")
 
 
 def test_every_verb_is_shown_in_the_readme() -> None:
@@ -137,6 +171,38 @@ def test_the_rules_of_rail_borrow_are_the_rules_of_the_code() -> None:
 def test_every_code_of_rail_borrow_stands_in_its_page() -> None:
     page = (ROOT / "docs" / "rails.md").read_text(encoding="utf-8")
     assert [code for code in RailCode if not re.search(rf"\b{code}\b", page)] == []
+
+
+def test_every_finding_about_objects_is_explained_once() -> None:
+    explained = [code for code in cells("docs/cluster-files.md", 0) if re.fullmatch(r"[A-Z_]+(, [A-Z_]+)*", code)]
+    codes = [code for cell in explained for code in cell.split(", ")]
+    stopping = list(TableCode)[:6]
+    assert sorted(set(codes) - AMBIGUOUS) == sorted({*FindingCode, *stopping})
+    assert len(codes) == len(set(codes))
+
+
+AMBIGUOUS = {"RANK_DUP", "DEVICE_ID_DUP", "SERVER_ID_DUP"}
+"""Codes of a rank table that can be read and from which no rank can be told."""
+
+
+def test_every_field_that_is_read_of_an_object_stands_in_the_page_of_cluster_files() -> None:
+    page = (ROOT / "docs" / "cluster-files.md").read_text(encoding="utf-8")
+    keys = (REAL, *DEVICE_CONFIGURATIONS, *NODE_DEVICES, GROUP_NAME, RANK_INDEX, SERIAL, RINGS_PREFIX, RANK_TABLE_KEY)
+    short = [key.removeprefix("ascend.kubectl.kubernetes.io") for key in keys]
+    assert [key for key in short if key not in page] == []
+
+
+def test_the_minimal_cluster_file_does_what_its_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cluster-files.md").read_text(encoding="utf-8")
+    for name, mark in (("cluster.yaml", "yaml"), ("events.jsonl", "json")):
+        (text,) = re.findall(rf"```{mark}\n(.*?)```", page, flags=re.DOTALL)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (words,) = re.findall(r"^    fault-agent (replay .*)$", page, flags=re.MULTILINE)
+    command = [sys.executable, "-c", "from agent.app.cli.main import main; main()", *words.split()]
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False, timeout=30)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (shown,) = re.findall(r"```\n(.*?)```", page.partition("among other lines answers")[2], flags=re.DOTALL)
+    assert [line for line in shown.splitlines() if line not in done.stdout.decode().splitlines()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
