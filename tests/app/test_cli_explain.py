@@ -1,6 +1,7 @@
 """`explain` and `policy show`, as a person and as a machine see them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ def test_a_known_code_is_told_with_level_rule_and_effects() -> None:
     assert "80E18402  SeparateNPU  (rank 8 of 9 on the chip plane, source dcmi)" in result.stdout
     assert "HBM: 64 HBM rows isolated on the chip" in result.stdout
     assert "chip-table, chip.yaml:" in result.stdout
+    (file,) = re.findall(r"^  file +(.+):\d+$", result.stdout, flags=re.MULTILINE)
+    assert "80E18402" in Path(file).read_text(encoding="utf-8")
     for document in ("fault-node", "reset-config", "job-reschedule-reason", "rail-plan"):
         assert document in result.stdout
 
@@ -55,6 +58,23 @@ def test_a_duration_rule_is_told() -> None:
     assert answer["duration"]["rule"] == "duration:81078603"
     assert (answer["duration"]["level"], answer["duration"]["fault_timeout_s"]) == ("PreSeparateNPU", 20)
     assert "PreSeparateNPU after more than 20 s down, until more than 60 s up again" in run("81078603").stdout
+
+
+def test_a_code_with_a_duration_rule_is_told_before_and_after_the_rule_raises_it() -> None:
+    before, _, after = run("81078603").stdout.partition("  once it is raised (PreSeparateNPU):\n")
+    assert (
+        "until it is raised (NotHandleFault):\n  device                 none; the chip's network stays healthy"
+        in before
+    )
+    assert after.splitlines()[0] == "  device                 network of the chip unhealthy; the chip itself is not"
+    assert "listed in NetworkUnhealthyNPU, element CardNetworkUnhealthy" in after
+    known, other = asked("81078603", "80E18402")
+    assert known["effect"]["documents"]["fault-node"] == "no entry"
+    assert (known["raised"]["level"], known["raised"]["rank"]) == ("PreSeparateNPU", 7)
+    listed = "listed in NetworkUnhealthyNPU, element CardNetworkUnhealthy"
+    assert known["raised"]["effect"]["documents"]["fault-node"] == listed
+    assert other["raised"] is None
+    assert Path(other["file"].rpartition(":")[0]).is_file()
 
 
 @pytest.mark.parametrize(

@@ -240,14 +240,16 @@ def test_a_line_says_when_what_and_where_and_nothing_twice(capsys: pytest.Captur
         told(Reason.FAULT_SHOWN, detail="SeparateNPU by chip-table"),
         told(Reason.ISOLATION_ONLY, job=JobId(DEMO_JOB), ranks=(0, 1, 2, 3), detail="isolated"),
         told(Reason.FAULT_CLEARED, T0 + 5, detail="was SeparateNPU for 0.0 s"),
-        told(Reason.LEVEL_NEEDS_NOTHING, T0 + 6, detail="SeparateNPU"),
+        told(Reason.RECOVERY_FAILED, T0 + 5, detail="failed"),
+        told(Reason.FAULT_SHOWN, T0 + 6, detail="SeparateNPU"),
         meaning="64 HBM rows isolated",
     )
     assert lines == [
         f"00:00:00.000   FAULT_SHOWN           n1/chip/2/{SEPARATE}  SeparateNPU · 64 HBM rows isolated",
         f"00:00:00.000 ! ISOLATION_ONLY        n1/chip/2/{SEPARATE}  train/demo rank 0-3 · isolated",
         f"00:00:00.005   FAULT_CLEARED         n1/chip/2/{SEPARATE} · was SeparateNPU for 0.0 s",
-        f"00:00:00.006   LEVEL_NEEDS_NOTHING   n1/chip/2/{SEPARATE}  SeparateNPU",
+        f"00:00:00.005 ! RECOVERY_FAILED       n1/chip/2/{SEPARATE} · failed",
+        f"00:00:00.006   FAULT_SHOWN           n1/chip/2/{SEPARATE}  SeparateNPU",
     ]
 
 

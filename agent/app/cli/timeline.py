@@ -43,6 +43,7 @@ _LOOK: Final = frozenset(
     }
 )
 """Reasons after which a person has something to do: docs/reasons.md says what."""
+_BEGINS: Final = frozenset({Reason.FAULT_SHOWN, Reason.HELD})
 _GOOD: Final = frozenset({Reason.FAULT_CLEARED, Reason.RECOVERY_SUCCEEDED})
 _REASON_WIDTH: Final = 20
 _DETAIL: Final = 90
@@ -57,6 +58,8 @@ class Timeline:
         self._day = ""
         self._meant: set[str] = set()
         self._levels: dict[str, str] = {}
+        self._over: set[str] = set()
+        """Faults that are gone; the level is told again when they come back."""
 
     def show(self, line: AuditLine) -> None:
         """Print one decision."""
@@ -67,6 +70,9 @@ class Timeline:
             self._print(decision.at, decision.reason, f"→ {decision.document}", decision.detail, dim=True)
             return
         words = [identity or str(decision.node)]
+        if decision.reason in _BEGINS and identity in self._over:
+            self._over.discard(identity)
+            self._levels.pop(identity, None)
         if decision.level and self._levels.get(identity) != decision.level:
             self._levels[identity] = decision.level
             words.append(decision.level)
@@ -74,7 +80,7 @@ class Timeline:
             ranks = f" rank {_ranks(decision.ranks)}" if decision.ranks else ""
             words.append(f"{_short(decision.job)}{ranks}")
         if decision.reason is Reason.FAULT_CLEARED and not decision.job:
-            self._levels.pop(identity, None)
+            self._over.add(identity)
         self._print(decision.at, decision.reason, "  ".join(filter(None, words)), self._told(line, identity))
 
     def letter(self, letter: Letter, place: str, *, stderr: bool = False) -> None:
