@@ -273,7 +273,9 @@ class Stream:
         at_end = len(taken) == len(unread)
         if at_end:
             self._news.clear()
-        places = {str(p): {"generation": g, "offset": o} for p, (g, o) in {**self.empty, **self._places}.items()}
+        places = {
+            str(p): {"generation": g, "offset": o, "digest": ""} for p, (g, o) in {**self.empty, **self._places}.items()
+        }
         return Batch(tuple(taken), orjson.dumps(places), at_end)
 
     def _place(self, partition: int) -> int:

@@ -9,16 +9,15 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-import orjson
-
 from agent.app.coordinator_app import Coordinator
 from agent.app.deputy import Deputy, told_by_deputy
 from agent.app.world import World
-from agent.domain.events import Decision, NodeReport, Record
+from agent.domain.events import Decision, NodeReport, Record, Scanned
 from agent.domain.vocab import HOUR, SECOND, Millis, NodeName, Reason
 from agent.errors import AgentError, BadReport, Verdict
 from agent.ports import DeadLetters, FaultSource, Journal, Now, ObjectFeed, ReportFeed
 from agent.wire.audit import AuditLine, encode_audit
+from agent.wire.places import encode_places
 from agent.wire.report import decode
 
 READ_LIMIT = 2000
@@ -319,21 +318,13 @@ class CoordinatorRole:
 
     def _resume(self) -> bytes | None:
         """Where the deputy begins: per partition, the earliest place that some node's report has not passed."""
-        places: dict[int, tuple[int, int, str, int]] = {}
+        places: dict[int, Scanned] = {}
         for report in self._p.coordinator.book.reports.values():
             for partition, at in report.scanned.items():
-                place = (at.generation, at.offset, at.digest, at.time)
                 known = places.get(partition)
-                if known is None or (place[0] > known[0]) or (place[0] == known[0] and place[1] < known[1]):
-                    places[partition] = place
-        if not places:
-            return None
-        return orjson.dumps(
-            {
-                str(partition): {"generation": place[0], "offset": place[1], "digest": place[2], "time": place[3]}
-                for partition, place in sorted(places.items())
-            }
-        )
+                if known is None or (-at.generation, at.offset) < (-known.generation, known.offset):
+                    places[partition] = at
+        return encode_places(places)
 
     async def _bury(self, now: Millis) -> None:
         """Remove reports of nodes that went a day ago."""

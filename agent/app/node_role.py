@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import orjson
-
 from agent.app.node_app import NodeSide, Taken, encode_reports
-from agent.domain.events import Decision, NodeReport, Record, Scanned
+from agent.domain.events import Decision, NodeReport, Record
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
 from agent.ports import DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
 from agent.wire.audit import AuditLine, encode_audit
+from agent.wire.places import decode_places, encode_places
 from agent.wire.report import decode
 
 READ_LIMIT = 2000
@@ -123,7 +122,7 @@ class NodeRole:
         self.pulse.caught_up = False
         if not await self._claim(stop):
             return
-        await self._p.source.open(self._resume())
+        await self._p.source.open(encode_places(self._side.scanned(self._p.node)))
         while not stop.is_set():
             self.turns += 1
             # Nothing is read ahead of what cannot be reported: it would only pile up here.
@@ -270,26 +269,12 @@ class NodeRole:
 
     # --- records and reports -------------------------------------------------------------------------------------
 
-    def _resume(self) -> bytes | None:
-        """Where the report stands in each partition, for the source."""
-        scanned = self._side.scanned(self._p.node)
-        if not scanned:
-            return None
-        return orjson.dumps(
-            {
-                str(partition): {"generation": at.generation, "offset": at.offset, "digest": at.digest, "time": at.time}
-                for partition, at in sorted(scanned.items())
-            }
-        )
-
     def _note_places(self, resume: bytes) -> None:
         """A partition in which nothing was ever read is noted too: when the topic has grown by the next start, the
         arithmetic no longer leads to it, and what it got in between would never be read.
         """
-        with contextlib.suppress(orjson.JSONDecodeError, AttributeError, TypeError, ValueError, KeyError):
-            for partition, place in orjson.loads(resume).items():
-                at = Scanned(int(place["generation"]), int(place["offset"]))
-                self._side.note_place(self._p.node, int(partition), at)
+        for partition, at in decode_places(resume).items():
+            self._side.note_place(self._p.node, partition, at)
 
     async def _settle(self, stop: asyncio.Event) -> None:
         """Letters, then reasons, then the report that covers them; what fails is tried again with the newest state."""
