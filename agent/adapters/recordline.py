@@ -25,6 +25,7 @@ _CONTROLS: Final[tuple[Literal["tick", "apply", "delete", "probe"], ...]] = ("ti
 _WORDS: Final = frozenset(_CONTROLS)
 _PARTS: Final = frozenset({"key", "key_b64", "value", "value_b64"})
 _KEY_FIRST: Final = re.compile(rb'\s*\{\s*"key"\s*:\s*"([^"\\\x00-\x1f]{1,253})"')
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]')
 
 
 class _NotALine(Exception):
@@ -40,7 +41,7 @@ def parse_line(line: bytes, position: Position) -> Record | Control | None:
     try:
         item = orjson.loads(line)
         if type(item) is dict:
-            return _record(item, position) or _control(item, position)
+            return _record(item, position, line) or _control(item, position)
     except (orjson.JSONDecodeError, _NotALine):
         pass
     if not line.strip():
@@ -73,7 +74,7 @@ def to_line(record: Record) -> bytes:
     return orjson.dumps(item)
 
 
-def _record(item: Mapping[str, Any], position: Position) -> Record | None:
+def _record(item: Mapping[str, Any], position: Position, line: bytes) -> Record | None:
     """The record, None when no part of one is named. Raises _NotALine."""
     key = item.get("key")
     value = item.get("value")
@@ -90,7 +91,7 @@ def _record(item: Mapping[str, Any], position: Position) -> Record | None:
     elif type(value) is str:
         raw = value.encode()
     else:
-        raw = orjson.dumps(value)
+        raw = _compact(value) or _member(line, "value")
     raw_key: bytes | None
     if type(key) is str:
         raw_key = key.encode()
@@ -148,6 +149,35 @@ def _from_base64(text: Any) -> bytes | None:
         raise _NotALine from error
 
 
+def _compact(value: Any) -> bytes | None:
+    """The value as JSON again; None when it is nested deeper than the writer goes (254; the reader goes to 1,024)."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return None
+
+
+def _member(line: bytes, name: str) -> bytes:
+    """The text of one member, the last of that name, as it stands in a line that is a JSON object and has it."""
+    depth = start = 0
+    word = key = found = b""
+    for token in _TOKEN.finditer(line):
+        sign = token[0]
+        if sign in b"]}":
+            depth -= 1
+        if depth == 1 and sign == b":":
+            key, start = word, token.end()
+        elif key and ((depth == 1 and sign == b",") or depth == 0):
+            if orjson.loads(key) == name:
+                found = line[start : token.start()].strip()
+            key = b""
+        elif sign in b"[{":
+            depth += 1
+        else:
+            word = sign
+    return found
+
+
 def _put(item: dict[str, Any], name: str, raw: bytes) -> None:
     text = _as_text(raw)
     if text is None:
@@ -167,6 +197,7 @@ def _as_object(raw: bytes) -> dict[str, Any] | None:
     """The value as an object, when writing it that way and back gives the same bytes."""
     try:
         value = orjson.loads(raw)
-        return value if type(value) is dict and orjson.dumps(value) == raw else None
-    except (orjson.JSONDecodeError, TypeError):
+    except orjson.JSONDecodeError:
         return None
+    # One level deeper in the line than here: what only just can be written again could not be written there.
+    return value if type(value) is dict and _compact([value]) == b"[" + raw + b"]" else None

@@ -144,6 +144,37 @@ def test_a_malformed_line_is_a_record_without_key_and_with_the_line_as_value(tex
     assert parse_line(text.encode(), AT) == Record(AT, None, text.encode())
 
 
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+@pytest.mark.parametrize("levels", [253, 254, 255, 300, 999, 1022])
+def test_a_value_nested_deeper_than_can_be_written_keeps_its_own_text(levels: int) -> None:
+    value = b'{"a": ' + nested(levels) + b', "b\\"]}": "\\\\"}'
+    line = b'{"value":{"no":[1]}, "key":"n1" ,"valu\\u0065" : ' + value + b',"timestamp":5,"headers":{"a":"b,]}"}}'
+    record = parse_line(line, AT)
+    assert record == Record(
+        AT,
+        b"n1",
+        value if levels >= 254 else value.replace(b": ", b":").replace(b", ", b","),
+        (("a", b"b,]}"),),
+        Millis(5),
+    )
+    assert isinstance(record, Record)
+    assert parse_line(to_line(record), AT) == record
+
+
+def test_a_line_nested_deeper_than_can_be_read_is_a_malformed_one() -> None:
+    line = b'{"key":"n1","value":' + nested(1100) + b"}"
+    assert parse_line(line, AT) == Record(AT, None, line)
+
+
+@pytest.mark.parametrize("levels", [252, 253, 254, 255, 1000])
+def test_a_value_of_any_depth_is_written_and_comes_back(levels: int) -> None:
+    record = Record(AT, b"n1", b'{"a":' + nested(levels) + b"}")
+    assert parse_line(to_line(record), AT) == record
+
+
 @pytest.mark.parametrize("text", [b"", b" ", b"\r", b"\t "])
 def test_a_blank_line_is_nothing(text: bytes) -> None:
     assert parse_line(text, AT) is None
