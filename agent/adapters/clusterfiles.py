@@ -160,11 +160,16 @@ def _tree(statuses: Mapping[Path, os.stat_result]) -> _Tree:
 
 def _read_file(path: Path, size: int) -> Documents:
     if size > FILE_LIMIT:
-        return Documents((), (f"{path}: {size} bytes, at most {FILE_LIMIT} are read",))
+        return Documents((), (f"{_shown(path)}: {size} bytes, at most {FILE_LIMIT} are read",))
     try:
-        return read_documents(path.read_bytes(), str(path))
+        return read_documents(path.read_bytes(), _shown(path))
     except OSError as error:
-        return Documents((), (f"{path}: cannot be read: {error.strerror}",))
+        return Documents((), (f"{_shown(path)}: cannot be read: {error.strerror}",))
+
+
+def _shown(path: Path) -> str:
+    """A path as it can be told: bytes of a name that are no UTF-8 cannot be printed or written as JSON."""
+    return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _merge(files: Iterator[Documents]) -> Scan:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import orjson
+
 from agent.errors import BadDocument, Conflict, Refused
 from agent.ports import ConfigMap
 
@@ -166,6 +168,7 @@ def from_object(item: Mapping[str, Any], place: str, namespace: str = "") -> Con
     """
     if item.get("kind") != "ConfigMap":
         raise BadDocument(f"/kind is {item.get('kind')!r}, not ConfigMap", place=place)
+    _check_writable(item, place)
     meta = item.get("metadata")
     if not isinstance(meta, Mapping):
         raise BadDocument("/metadata is missing or no object", place=place)
@@ -229,8 +232,18 @@ def to_bytes(item: Mapping[str, Any]) -> bytes:
         for sign, escape in _HTML.items():
             text = text.replace(sign, escape)
         return text.encode() + b"\n"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Refused(f"the object cannot be written as JSON: {error}") from error
+
+
+def _check_writable(item: Mapping[str, Any], place: str) -> None:
+    """Refuse what no API object can hold and nobody could write back: more than 254 levels, an integer beyond 64
+    bits, half a surrogate pair. Raises BadDocument.
+    """
+    try:
+        orjson.dumps(item, default=str)
+    except TypeError as error:
+        raise BadDocument(f"cannot be written as JSON: {error}", place=place) from error
 
 
 def _digest(item: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import orjson
 from agent.domain.events import Decision
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
+from agent.wire import gojson
 
 SCHEMA = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,7 +58,12 @@ def encode_audit(line: AuditLine) -> bytes:
         "policy": line.policy,
         "trace": decision.trace,
     }
-    return orjson.dumps({key: value for key, value in body.items() if value not in ("", [])})
+    said = {key: value for key, value in body.items() if value not in ("", [])}
+    try:
+        return orjson.dumps(said)
+    except TypeError:  # half a surrogate pair in a text; a decision is never lost for the sake of its words
+        whole = {key: gojson.whole(value) if isinstance(value, str) else value for key, value in said.items()}
+        return orjson.dumps(whole)
 
 
 def decode_audit(data: bytes, place: str) -> AuditLine:
@@ -78,7 +84,7 @@ def decode_audit(data: bytes, place: str) -> AuditLine:
             trace=str(raw.get("trace", "")),
         )
         return AuditLine(decision, str(raw.get("mode", "")), str(raw.get("policy", "")), str(raw.get("meaning", "")))
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BadDocument(f"no audit line: {error}", place=place) from error
 
 
@@ -104,5 +110,5 @@ def fact_of(line: bytes) -> bytes | None:
         if not said.get("occurrence"):
             return None
         return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job")])
-    except (orjson.JSONDecodeError, AttributeError):
+    except (orjson.JSONDecodeError, AttributeError, TypeError):
         return None

@@ -23,6 +23,7 @@ _ESCAPES: Final = {
 }
 _ESCAPED: Final = re.compile("[<>&\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def whole(text: str) -> str:
@@ -36,11 +37,12 @@ def encode(value: object) -> str:
     """Compact JSON: objects in the order they were built, `<>&`, U+2028 and U+2029 escaped, the rest raw.
 
     Lone surrogates become U+FFFD, so the text always has a UTF-8 form. Maps that Go would sort must come sorted
-    (by code point, which is the byte order of UTF-8). Raises BadDocument for what JSON cannot say (NaN, infinity).
+    (by code point, which is the byte order of UTF-8). Raises BadDocument for what JSON cannot say (NaN, infinity) and
+    for what is nested about a thousand deep.
     """
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadDocument(f"cannot be written as JSON: {error}", place="/") from error
     return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], whole(text))
 
@@ -61,9 +63,10 @@ def decode(text: str) -> Any:
     Raises BadDocument naming line and column.
     """
     try:
-        return json.loads(
+        found = json.loads(
             whole(text), object_pairs_hook=_last_wins, parse_constant=_no_constant, parse_float=_finite, strict=True
         )
+        return _whole_texts(found) if _ESCAPED_SURROGATE.search(text) else found
     except json.JSONDecodeError as error:
         raise BadDocument(f"not JSON: {error.msg}", place=f"line {error.lineno} column {error.colno}") from error
     except (ValueError, RecursionError) as error:
@@ -80,8 +83,19 @@ def _last_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         name = whole(key)
         found.pop(name, None)
-        found[name] = whole(value) if isinstance(value, str) else value
+        found[name] = value
     return found
+
+
+def _whole_texts(value: Any) -> Any:
+    """The value with every text in it whole."""
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, list):
+        return [_whole_texts(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _whole_texts(one) for name, one in value.items()}
+    return value
 
 
 def _no_constant(word: str) -> Any:

@@ -6,7 +6,7 @@ bytes that cannot be read give BadReport with their place, never half a report. 
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
@@ -24,6 +24,8 @@ MAX_BYTES: Final = 256 * 1024
 MARK_BYTES: Final = 8
 _ADAPTER: Final = TypeAdapter(NodeReport)
 _OPTIONS: Final = orjson.OPT_NON_STR_KEYS
+LARGEST: Final = 2**53
+"""No time in ms and no count comes near it, and sums of two still fit in 64 bits."""
 _PHASES: Final = frozenset({"down", "raised", "up"})
 
 
@@ -243,6 +245,9 @@ _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
 
 def _check(report: NodeReport) -> None:
     """What types alone do not say, and readers would stumble over."""
+    for place, number in _numbers(report):
+        if not -LARGEST <= number <= LARGEST:
+            raise BadReport("no time and no count is that large", place=place)
     for number, fault in enumerate(report.active):
         _check_fault(fault.key, fault.level, report, f"active[{number}]")
     for number, one in enumerate(report.occurrences):
@@ -251,6 +256,25 @@ def _check(report: NodeReport) -> None:
         if timer.phase not in _PHASES:
             raise BadReport(f"no phase {timer.phase[:40]!r}", place=f"timers[{number}].phase")
         _check_fault(timer.key, None, report, f"timers[{number}]")
+
+
+def _numbers(report: NodeReport) -> Iterator[tuple[str, int]]:
+    """Each number with its place; a ledger or an audit line could not hold one that goes beyond 64 bits."""
+    yield from (("clock", report.clock), ("epoch", report.epoch), ("seq", report.seq))
+    for partition, one in report.scanned.items():
+        place = f"scanned.{partition}"
+        yield from ((place, partition), (place, one.generation), (place, one.offset), (place, one.time))
+    for number, fault in enumerate(report.active):
+        numbers = (fault.since, fault.count, fault.severity or 0, fault.logic_id or 0, *fault.devices)
+        yield from ((f"active[{number}]", value) for value in numbers)
+    for number, begun in enumerate(report.occurrences):
+        numbers = (begun.begin, begun.end or 0, begun.logic_id or 0, *begun.devices)
+        yield from ((f"occurrences[{number}]", value) for value in numbers)
+    for number, timer in enumerate(report.timers):
+        yield from ((f"timers[{number}]", timer.since), (f"timers[{number}]", timer.due))
+    yield from (("totals", total) for total in report.totals.values())
+    yield from (("recovered", at) for at in report.recovered.values())
+    yield from ((f"links.{device}", link.at) for device, link in report.links.items())
 
 
 def _check_fault(key: FaultKey, level: str | None, report: NodeReport, place: str) -> None:

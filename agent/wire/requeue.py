@@ -18,7 +18,8 @@ MAX_ID: Final = 128
 def requeued(letter: Record, stamp: str) -> Record:
     """The record to send again. `stamp` (letters, digits, `-`) makes the id new.
 
-    Raises BadRecord for a letter that could never be read: its value is no JSON object, or it has no key.
+    Raises BadRecord for a letter that cannot be sent again: its value is no JSON object or is nested too deep to be
+    given a new id, or it has no key.
     """
     if not letter.key:
         raise BadRecord("KEY_MISSING", "a record needs its node's name as key; it cannot be sent again", place="key")
@@ -29,9 +30,14 @@ def requeued(letter: Record, stamp: str) -> Record:
     if not isinstance(value, dict):
         raise BadRecord("NOT_JSON", "a JSON object is expected; it cannot be read again as it is", place="value")
     ending = f"-{stamp}"
-    value["id"] = f"{str(value.get('id', 'requeued'))[: MAX_ID - len(ending)]}{ending}"
+    old = value.get("id")
+    value["id"] = f"{(old if isinstance(old, str) else 'requeued')[: MAX_ID - len(ending)]}{ending}"
+    try:
+        text = orjson.dumps(value)
+    except TypeError as error:
+        raise BadRecord("NOT_JSON", "it is nested too deep to be written again", place="value") from error
     headers = tuple((name, text) for name, text in letter.headers if not name.startswith(OURS))
-    return replace(letter, value=orjson.dumps(value), headers=headers)
+    return replace(letter, value=text, headers=headers)
 
 
 def header(letter: Record, name: str) -> str:

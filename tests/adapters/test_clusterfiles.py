@@ -1,6 +1,7 @@
 """The cluster as files: the contract, the forms people write, and what one bad document costs."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,12 @@ class TestClusterFiles(JobViewContract):
         objects, findings = await ClusterFiles(tmp_path).snapshot()
         assert list(objects) == []
         assert "big.json: 67108865 bytes" in findings[0]
+
+    async def test_a_name_that_is_no_utf_8_is_told_as_far_as_it_can_be(self, tmp_path: Path) -> None:
+        await asyncio.to_thread(write, tmp_path / os.fsdecode(b"\xff.yaml"), "kind: [\n")
+        _, findings = await ClusterFiles(tmp_path).snapshot()
+        assert "\ufffd.yaml:2: no YAML" in findings[0]
+        assert findings[0].encode()
 
     async def test_its_config_maps_are_a_store_that_is_only_read(self, tmp_path: Path) -> None:
         await asyncio.to_thread(write, tmp_path / "a.yaml", CONFIG_MAP % ("x", "1") + "---\n" + yaml.safe_dump(POD))

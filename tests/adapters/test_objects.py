@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.adapters.objects import check, check_swap, from_object, same_content, stamped, to_bytes, to_object
-from agent.errors import Conflict, Refused
+from agent.errors import BadDocument, Conflict, Refused
 from agent.ports import ConfigMap
 
 TEXTS = st.dictionaries(st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True), st.text(max_size=6), max_size=3)
@@ -74,6 +74,34 @@ def test_what_json_has_not_is_refused() -> None:
     for strange in ({"x"}, float("nan"), "\ud800"):
         with pytest.raises(Refused):
             to_bytes({"kind": "ConfigMap", "x": strange})
+
+
+def nested(levels: int) -> object:
+    found: object = 1
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+def test_what_is_nested_without_end_is_refused() -> None:
+    with pytest.raises(Refused, match="cannot be written as JSON"):
+        to_bytes({"x": nested(5000)})
+
+
+@pytest.mark.parametrize(
+    ("strange", "why"),
+    [
+        pytest.param(nested(300), "Recursion limit", id="deep"),
+        pytest.param(2**70, "64-bit", id="beyond 64 bits"),
+        pytest.param("\ud800", "UTF-8", id="half a surrogate pair"),
+    ],
+)
+@pytest.mark.parametrize("field", ["x", "data", "metadata"])
+def test_an_object_that_nobody_could_write_back_is_not_read(field: str, strange: object, why: str) -> None:
+    item = {"kind": "ConfigMap", "metadata": {"name": "x", "namespace": "a"}}
+    item[field] = {"name": "x", "y": strange}
+    with pytest.raises(BadDocument, match=rf"here: cannot be written as JSON: .*{why}"):
+        from_object(item, "here")
 
 
 def test_the_bytes_escape_as_go_does() -> None:

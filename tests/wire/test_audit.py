@@ -54,6 +54,26 @@ def test_a_line_says_all_of_a_decision_and_reads_back() -> None:
     assert decode_audit(line, "here") == WHOLE
 
 
+def test_a_text_without_bytes_costs_only_its_own_letters() -> None:
+    line = AuditLine(Decision(Millis(0), Reason.HELD, detail="a\ud800b", ranks=(1,)), "act", "")
+    told = decode_audit(encode_audit(line), "here").decision
+    assert (told.reason, told.detail, told.ranks) == (Reason.HELD, "a\ufffdb", (1,))
+
+
+DEEP = "[" * 1000 + "]" * 1000
+
+
+@pytest.mark.parametrize("field", ["reason", "detail", "ranks", "at"])
+def test_a_line_nested_without_end_is_a_finding(field: str) -> None:
+    good, findings = decode_all([f'{{"at":1,"reason":"HELD","{field}":{DEEP}}}'.encode()], "audit.jsonl")
+    assert good == []
+    assert findings[0].startswith("audit.jsonl:1: no audit line")
+
+
+def test_a_fact_nested_without_end_is_none() -> None:
+    assert fact_of(f'{{"occurrence":{DEEP}}}'.encode()) is None
+
+
 def test_what_is_empty_is_left_out() -> None:
     line = AuditLine(Decision(Millis(0), Reason.WRITTEN), "", "")
     assert json.loads(encode_audit(line)) == {

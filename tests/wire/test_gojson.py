@@ -105,6 +105,14 @@ def test_what_go_would_not_read_is_a_named_error(text: str) -> None:
         gojson.decode(text)
 
 
+def test_what_is_nested_too_deep_to_be_written_is_named() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(BadDocument, match="cannot be written as JSON"):
+        gojson.encode(deep)
+
+
 def test_a_decode_error_names_line_and_column() -> None:
     with pytest.raises(BadDocument) as caught:
         gojson.decode('{"a":1,\n"b":}')
@@ -113,6 +121,7 @@ def test_a_decode_error_names_line_and_column() -> None:
 
 def test_a_lone_escaped_surrogate_becomes_the_replacement_character() -> None:
     assert gojson.decode('{"\\ud800":"\\udc00x\\ud83d\\ude00"}') == {"\ufffd": "\ufffdx😀"}
+    assert gojson.decode('[["\\uD800"],{"a":["\\udfff"]}]') == [["\ufffd"], {"a": ["\ufffd"]}]
     assert gojson.encode(gojson.decode('["\\ud800"]')) == '["\ufffd"]'
 
 
