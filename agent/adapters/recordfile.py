@@ -19,7 +19,7 @@ from agent.adapters.disk import as_ours
 from agent.adapters.linecutter import LineCutter
 from agent.adapters.recordline import KEPT, parse_line
 from agent.domain.events import Position, Record
-from agent.errors import AgentError, CannotRun, Refused, Unavailable
+from agent.errors import AgentError, BadDocument, CannotRun, Refused, Unavailable
 from agent.ports import Batch, Control
 
 CHUNK: Final = 1_048_576
@@ -41,14 +41,19 @@ class _Place:
         return orjson.dumps(self)
 
 
-def _to_place(token: bytes) -> _Place | None:
+def _to_place(token: bytes) -> _Place:
+    """Raises BadDocument: begun anew instead, the stream would count as another one and all of it a second time."""
     try:
         item = orjson.loads(token)
-        return _Place(
-            int(item["inode"]), str(item["prefix"]), int(item["length"]), int(item["byte"]), int(item["generation"])
-        )
-    except (ValueError, TypeError, KeyError):
-        return None
+        if list(item) == ["generation"]:  # left by standard input: no file, but a generation to count on from
+            return _Place(0, "", 0, 0, _generation_of(token))
+        place = _Place(item["inode"], item["prefix"], item["length"], item["byte"], item["generation"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadDocument("no place in a stream") from error
+    counts = (place.inode, place.length, place.byte, place.generation)
+    if not isinstance(place.prefix, str) or any(type(count) is not int or count < 0 for count in counts):
+        raise BadDocument("no place in a stream")
+    return place
 
 
 class FileSource:
@@ -98,12 +103,10 @@ class FileSource:
         self._close()
         self._notices = []
         self.finished = False
-        place = _to_place(resume) if resume is not None else None
-        if place is None:
-            self._begin(self._path, 0 if resume is None else 1)
-            if resume is not None:
-                self._notices.append(f"{self._path}: where it was left is unreadable; reading from its beginning")
+        if resume is None:
+            self._begin(self._path, 0)
             return
+        place = _to_place(resume)
         left = self._find(place)
         if left is not None:
             self._begin(left, place.generation, place.byte)
@@ -118,8 +121,7 @@ class FileSource:
     def _begin(self, path: Path, generation: int, byte: int = 0) -> None:
         try:
             with as_ours(f"open {path}"):
-                if not path.is_file():
-                    raise CannotRun(f"{path}: no such file", hint="name a file of JSON Lines")
+                _check_file(path)
                 file = path.open("rb", buffering=0)
         except (Refused, Unavailable) as error:
             raise CannotRun(str(error)) from error
@@ -285,10 +287,7 @@ class StdinSource:
 
     async def open(self, resume: bytes | None) -> None:
         if resume is not None:
-            try:
-                self._generation = int(orjson.loads(resume)["generation"]) + 1
-            except (ValueError, TypeError, KeyError):
-                self._generation = 1
+            self._generation = _generation_of(resume) + 1
             self._notices = [
                 f"standard input cannot be read again; reading what comes now as generation {self._generation}"
             ]
@@ -352,6 +351,17 @@ class StdinSource:
             return None
 
 
+def _generation_of(token: bytes) -> int:
+    """Raises BadDocument, as `_to_place` does."""
+    try:
+        generation = orjson.loads(token)["generation"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadDocument("no place in a stream") from error
+    if type(generation) is not int or generation < 0:
+        raise BadDocument("no place in a stream")
+    return generation
+
+
 def _take(cutter: LineCutter, count: int, generation: int, partition: int) -> list[Record | Control]:
     items = []
     for start, line in cutter.take(count):
@@ -360,6 +370,20 @@ def _take(cutter: LineCutter, count: int, generation: int, partition: int) -> li
         if item is not None:
             items.append(item)
     return items
+
+
+def _check_file(path: Path) -> None:
+    """Raises CannotRun saying what stands there instead of a file."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise CannotRun(f"{path}: is a folder", hint="name the file of JSON Lines in it")
+    if path.exists():
+        raise CannotRun(
+            f"{path}: is no regular file but a device, pipe or socket",
+            hint="name a file of JSON Lines; a pipe is read as standard input, --events -",
+        )
+    raise CannotRun(f"{path}: no such file", hint="name a file of JSON Lines")
 
 
 def _hash(data: bytes) -> str:

@@ -12,7 +12,7 @@ from contracts.source import ResumeContract, SourceContract, values
 from agent.adapters.recordfile import FileSource, StdinSource
 from agent.adapters.recordline import to_line
 from agent.domain.events import Position, Record
-from agent.errors import CannotRun, Unavailable
+from agent.errors import BadDocument, CannotRun, Unavailable
 from agent.ports import FaultSource
 
 
@@ -59,10 +59,18 @@ class TestFileSource(SourceContract, ResumeContract):
         assert [str(item.position) for item in batch.items] == ["0:3:0", "0:3:28"]
         await source.close()
 
-    @pytest.mark.parametrize("place", ["none.jsonl", "."])
-    async def test_what_is_no_file_cannot_be_run_on(self, tmp_path: Path, place: str) -> None:
-        with pytest.raises(CannotRun):
+    @pytest.mark.parametrize(
+        ("place", "said"),
+        [
+            ("none.jsonl", "none.jsonl: no such file"),
+            (".", "is a folder (name the file of JSON Lines in it)"),
+            ("/dev/null", "/dev/null: is no regular file but a device, pipe or socket"),
+        ],
+    )
+    async def test_what_is_no_file_cannot_be_run_on(self, tmp_path: Path, place: str, said: str) -> None:
+        with pytest.raises(CannotRun) as caught:
             await FileSource(tmp_path / place).open(None)
+        assert said in str(caught.value)
 
     async def test_reading_before_opening_cannot_be_done(self, stream: FileStream) -> None:
         with pytest.raises(CannotRun):
@@ -242,14 +250,32 @@ class TestFileSource(SourceContract, ResumeContract):
             assert came.items[0].position == Position(1, 0, 0)
             assert len(came.notices) == 1
 
-    @pytest.mark.parametrize("token", [b"", b"{}", b"[1]", b'{"inode":"x"}', b"\xff"])
-    async def test_a_token_that_cannot_be_read_starts_over_and_says_so(self, stream: FileStream, token: bytes) -> None:
+    @pytest.mark.parametrize(
+        "token",
+        [
+            b"",
+            b"{}",
+            b"[1]",
+            b'{"inode":"x"}',
+            b"\xff",
+            b'["generation"]',
+            b'{"generation":"1"}',
+            b'{"inode":1,"prefix":"","length":0,"byte":-1,"generation":0}',
+            b'{"inode":1,"prefix":7,"length":0,"byte":1,"generation":0}',
+        ],
+    )
+    async def test_a_place_that_cannot_be_read_is_refused(self, stream: FileStream, token: bytes) -> None:
+        await stream.send(b"1")
+        with pytest.raises(BadDocument, match="no place in a stream"):
+            await stream.again().open(token)
+
+    async def test_after_standard_input_a_file_counts_on_from_its_generation(self, stream: FileStream) -> None:
         await stream.send(b"1")
         source = stream.again()
-        await source.open(token)
+        await source.open(b'{"generation":3}')
         batch = await source.read(10)
         await source.close()
-        assert batch.items[0].position == Position(1, 0, 0)
+        assert batch.items[0].position == Position(4, 0, 0)
         assert len(batch.notices) == 1
 
     async def test_a_line_too_long_is_cut_and_what_follows_is_whole(self, path: Path) -> None:
@@ -355,7 +381,7 @@ class TestStdinSource(SourceContract):
         batch = await source.read(10)
         assert (values(batch), batch.at_end, source.finished) == ([b"1", b"2"], True, True)
 
-    async def test_an_unreadable_token_is_a_new_generation_too(self) -> None:
-        source = StdinSource(io.BytesIO(line(b"1")))
-        await source.open(b"?")
-        assert (await source.read(10)).items[0].position == Position(1, 0, 0)
+    @pytest.mark.parametrize("token", [b"", b"?", b"{}", b'{"generation":true}', b'{"generation":-1}'])
+    async def test_a_place_that_cannot_be_read_is_refused(self, token: bytes) -> None:
+        with pytest.raises(BadDocument, match="no place in a stream"):
+            await StdinSource(io.BytesIO(line(b"1"))).open(token)
