@@ -263,13 +263,22 @@ class DirectoryJournal:
             try:
                 hold(descriptor, self._path)
                 self._close_torn(descriptor)
-                write_all(descriptor, data)
-                if self._folder.durable:
-                    os.fsync(descriptor)
+                self._write(descriptor, data)
             finally:
                 os.close(descriptor)
             if is_new:
                 self._folder.sync(self._path.parent)
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        """All of the lines or none: who is told that it failed appends them again, and none may then stand twice."""
+        size = os.fstat(descriptor).st_size
+        try:
+            write_all(descriptor, data)
+            if self._folder.durable:
+                os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
 
     def _close_torn(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size

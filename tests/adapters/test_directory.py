@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -292,6 +294,30 @@ class TestDirectoryJournal(JournalContract):
         journal = DirectoryJournal(path, durable=False)
         await journal.append([b"one"])
         assert list(await journal.read()) == [b"one"]
+
+    def test_an_append_that_fails_half_way_leaves_the_journal_as_it_was(self, tmp_path: Path) -> None:
+        path = tmp_path / "journal.jsonl"
+        # A limit to the size of files stands for a full disk: the first bytes go in, then no more.
+        script = f"""
+import asyncio, resource
+from pathlib import Path
+from agent.adapters.directory import DirectoryJournal
+from agent.errors import Unavailable
+journal = DirectoryJournal(Path({str(path)!r}))
+asyncio.run(journal.append([b"one"]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (30, resource.RLIM_INFINITY))
+for _ in range(2):
+    try:
+        asyncio.run(journal.append([b"two", b"three", b"x" * 50]))
+    except Unavailable as error:
+        print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+asyncio.run(journal.append([b"two", b"three"]))
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+        assert done.stdout.count("File too large") == 2
+        assert path.read_bytes() == b"one\ntwo\nthree\n"
+        assert not path.with_name("journal.jsonl.torn").exists()
 
     async def test_two_openings_do_not_mix_their_lines(self, tmp_path: Path) -> None:
         one, two = DirectoryJournal(tmp_path / "j", durable=False), DirectoryJournal(tmp_path / "j", durable=False)
