@@ -4,12 +4,25 @@ The one rule: a field of the wrong type raises BadDocument naming the object and
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from agent.domain.vocab import Millis
 from agent.errors import BadDocument
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def bad_name(kind: str, namespace: str, name: str) -> str:
+    """Why Kubernetes could have no object of that name (DNS-1123); empty when it could. A Node has no namespace."""
+    if len(name) > 253 or _SUBDOMAIN.fullmatch(name) is None:
+        return f"metadata.name: {name[:60]!r} is no DNS-1123 subdomain"
+    if kind != "Node" and _LABEL.fullmatch(namespace) is None:
+        return f"metadata.namespace: {namespace[:60]!r} is no DNS-1123 label"
+    return ""
 
 
 class ObjectReader:
@@ -26,6 +39,8 @@ class ObjectReader:
         self.namespace = self.text(self.meta, "namespace", "metadata.namespace")
         if kind != "Node":
             self.namespace = self.namespace or "default"
+        if bad := bad_name(kind, self.namespace, self.name):
+            self.fail(*bad.split(": ", 1))
         self.who = f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
         self.uid = self.text(self.meta, "uid", "metadata.uid")
         self.labels = self.texts(self.meta, "labels", "metadata.labels")
@@ -71,12 +86,14 @@ class ObjectReader:
         return {str(name): self.text(value, name, f'{place}["{name}"]') for name in value}
 
     def integer(self, parent: Mapping[str, Any], key: str, place: str) -> int:
-        """The integer under `key`; 0 when absent."""
+        """The integer of 64 bits under `key`; 0 when absent."""
         value = parent.get(key)
         if value is None:
             return 0
         if not isinstance(value, int) or isinstance(value, bool):
             self.fail(place, "is no integer")
+        if not -(2**63) <= value < 2**63:
+            self.fail(place, "does not fit in 64 bits")
         return value
 
     def time(self, parent: Mapping[str, Any], key: str, place: str) -> Millis:
@@ -94,11 +111,14 @@ class ObjectReader:
             self.fail(place, f"{shown} is no RFC 3339 time")
 
     def json(self, place: str, text: str) -> Any:
-        """Read a JSON text that stands in a field."""
+        """Read a JSON text that stands in a field; a text in it that is no Unicode is a complaint too."""
         try:
-            return json.loads(text)
+            value = json.loads(text)
+            if "\\u" in text:
+                json.dumps(value, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as bad:
             self.fail(place, f"is no JSON: {bad}")
+        return value
 
     def annotation_place(self, key: str) -> str:
         """How a complaint names an annotation."""
