@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from agent.app.coordinator_app import Coordinator
+from agent.app.itemtime import time_of
+from agent.app.keep import CABINET, Kept, cannot_go_on, kept_bytes, kept_of, report_of
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.vocab import SECOND, Millis, NodeName
-from agent.errors import AgentError, BadReport, CannotRun, Verdict
+from agent.errors import AgentError, BadDocument, CannotRun, Verdict
 from agent.ports import Cabinet, Control, DeadLetters, FaultSource, JobView, Journal, Now, ReportLog
 from agent.wire.audit import AuditLine, encode_audit, fact_of
-from agent.wire.report import decode as decode_report
+from agent.wire.controls import check_object, gone_of, probe_of
 
 READ_LIMIT = 2000
 """Items read at once; they are checkpointed together."""
@@ -31,8 +31,6 @@ TRY_AGAIN_S = 0.25
 """How long a run waits after something did not answer."""
 RECENT_LINES = 10_000
 """Lines of the journal looked back over after a restart; what is read once more has said fewer."""
-LAST_TIME = 253_402_300_799_999
-"""The year 9999 ends, Unix ms; a clock beyond it could not be written down."""
 STREAM = "stream"
 OBJECTS = "objects"
 
@@ -103,27 +101,24 @@ class Solo:
     async def _restore(self, *, stream: bool) -> None:
         """Go on from what an earlier run left in the folder."""
         for node, data in (await self._p.reports.latest()).items():
-            try:
-                report = decode_report(data)
-            except BadReport as error:
-                raise CannotRun(
-                    f"the state of node {node} cannot be read: {error}",
-                    hint="move the --out folder away to begin anew; its documents show what was done",
-                ) from error
+            report = report_of(node, data)
             self._check(report)
             self._p.node_side.restore(report)
             self.clock = max(self.clock, report.clock)
             self._p.coordinator.book.reports[node] = report
         laid = await self._p.cabinet.load(OBJECTS)
         if laid is not None:
-            kept = orjson.loads(laid)
-            self._p.world.lay(kept["laid"])
-            self._laid_to = Position(*kept["to"]) if kept["to"] else None
-            self.clock = max(self.clock, kept["clock"])
+            kept = kept_of(laid, f"{CABINET}{OBJECTS}")
+            self._p.world.lay(kept.laid)
+            self._laid_to = kept.to
+            self.clock = max(self.clock, kept.clock)
         facts = map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])
         self._journalled = Counter(fact for fact in facts if fact is not None)
         token = await self._p.cabinet.load(STREAM) if stream else None
-        await self._p.source.open(token)
+        try:
+            await self._p.source.open(token)
+        except BadDocument as error:
+            raise cannot_go_on(f"{CABINET}{STREAM}", error.reason) from error
         await self._read_cluster()
 
     def _check(self, report: NodeReport) -> None:
@@ -166,9 +161,7 @@ class Solo:
         await self.flush_audit()
         self._reports.update(p.node_side.reports())
         if self._objects_changed:
-            to = self._laid_to
-            place = [to.generation, to.partition, to.offset] if to is not None else None
-            await p.cabinet.store(OBJECTS, orjson.dumps({"to": place, "clock": now, "laid": p.world.laid()}))
+            await p.cabinet.store(OBJECTS, kept_bytes(Kept(p.world.laid(), self._laid_to, now)))
             self._objects_changed = False
         if self._reports:
             await p.reports.publish(encode_reports(self._reports))
@@ -213,19 +206,29 @@ class Solo:
             self.tally.records += 1
             self._p.node_side.take(item, now, self._taken)
             return
-        body = item.body
-        match item.kind:
-            case "probe":
-                links = body.get("links")
-                if isinstance(links, Mapping):
-                    states = {int(device): str(state) for device, state in links.items() if _is_device(str(device))}
+        try:
+            match item.kind:
+                case "probe":
                     # Its own time, not the clock's: an old probe read again after a kill is no fresh fact.
-                    seen = Millis(min(time_of(item) or now, now))
-                    self._p.node_side.probe(NodeName(str(body.get("node", ""))), states, seen, self._taken)
-            case "apply" if not self._had_effect(item):
-                await self._apply(body)
-            case "delete" if not self._had_effect(item):
-                await self._delete(body)
+                    seen = Millis(min(time_of(item).at or now, now))
+                    self._p.node_side.probe(*probe_of(item.body), seen, self._taken)
+                case "apply" if not self._had_effect(item):
+                    check_object(item.body)
+                    await self._apply(item.body)
+                case "delete" if not self._had_effect(item):
+                    await self._delete(*gone_of(item.body))
+        except BadDocument as error:
+            self._complain(item, str(error))
+
+    def _complain(self, item: Record | Control, what: str) -> None:
+        """A finding about an item of the stream, told once however often the same comes."""
+        self._p.world.complain(f"{what} (first at {item.position})", once=what)
+
+    def _time_of(self, item: Record | Control) -> Millis | None:
+        found = time_of(item)
+        if found.wrong:
+            self._complain(item, found.wrong)
+        return found.at
 
     def _had_effect(self, item: Control) -> bool:
         """Whether an earlier run took this apply or delete. What follows on it may have happened since; laid again it
@@ -248,7 +251,7 @@ class Solo:
             except AgentError as error:
                 if error.verdict is not Verdict.PARK:
                     raise
-                self._p.world.findings.append(str(error))
+                self._p.world.complain(str(error))
             self._foreign_change(body)
         self._p.coordinator.touched(touched.jobs, touched.nodes)
         self._p.node_side.serials = self._p.world.serials
@@ -259,8 +262,7 @@ class Solo:
         if isinstance(meta, Mapping):
             self._p.coordinator.document_changed(str(meta.get("namespace", "")), str(meta.get("name", "")))
 
-    async def _delete(self, body: Mapping[str, Any]) -> None:
-        kind, namespace, name = (str(body.get(key, "")) for key in ("kind", "namespace", "name"))
+    async def _delete(self, kind: str, namespace: str, name: str) -> None:
         touched = self._p.world.delete(kind, namespace, name)
         if kind == "ConfigMap":
             await self._p.delete_config_map(namespace, name)
@@ -286,7 +288,7 @@ class Solo:
                 for notice in batch.notices:
                     self._say(notice)
                 for item in batch.items:
-                    at = time_of(item)
+                    at = self._time_of(item)
                     if at is not None and (at > self.clock or not self._started):
                         if pending:
                             await self._checkpoint(self.clock, decide=True)
@@ -344,7 +346,7 @@ class Solo:
             await p.source.close()
 
     async def _take_live(self, item: Record | Control, wall: Now) -> None:
-        at = time_of(item)
+        at = self._time_of(item)
         now = wall() if self._p.node_side.caught_up else Millis(min(at or self.clock, wall()))
         self.clock = max(self.clock, now)
         caught_up = self._p.node_side.caught_up
@@ -379,22 +381,3 @@ class Solo:
                 await task
         for task in ready:
             task.result()
-
-
-def time_of(item: Record | Control) -> Millis | None:
-    """When an item happened, by its own word: the line's time, else the message's own timestamp; None: no such time."""
-    if isinstance(item, Control):
-        at: object = item.time
-    elif item.timestamp > 0:
-        at = item.timestamp
-    else:
-        try:
-            value = orjson.loads(item.value or b"")
-        except orjson.JSONDecodeError:
-            return None
-        at = value.get("timestamp") if isinstance(value, dict) else None
-    return Millis(at) if isinstance(at, int) and not isinstance(at, bool) and 0 < at <= LAST_TIME else None
-
-
-def _is_device(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 4

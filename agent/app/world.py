@@ -40,8 +40,8 @@ class World:
     _serials: dict[str, str] = field(default_factory=dict)
     _known_findings: frozenset[str] | None = None
     """What could not be read at the first look."""
-    _complaints: dict[str, None] = field(default_factory=dict)
-    """What the stream brought and could not be used, each said once, in order."""
+    _complaints: dict[str, str] = field(default_factory=dict)
+    """What the stream brought and could not be used, by what makes two of them the same, in order."""
 
     @property
     def serials(self) -> Mapping[str, str]:
@@ -56,7 +56,7 @@ class World:
         """
         findings = tuple(findings)
         missing = self._missing(findings)
-        self.findings = [*findings, *self._complaints]
+        self.findings = [*findings, *self._complaints.values()]
         self._base = {_key(item) if _key(item)[2] else ("", "", f"#{at}"): item for at, item in enumerate(objects)}
         self._base = {**missing, **self._base} if missing else self._base
         merged = {**self._base, **self._laid}
@@ -153,16 +153,17 @@ class World:
         """Take back what `laid` gave; it counts from the next `replace` on."""
         self._laid = {(str(kind), str(namespace), str(name)): item for kind, namespace, name, item in items}
 
-    def complain(self, finding: str) -> None:
-        """Note once what the stream brought and could not be used; it stands until the end, and after each `replace`.
+    def complain(self, finding: str, once: str = "") -> None:
+        """Note what the stream brought and could not be used, one finding for all with the same `once` (left out: the
+        finding itself); it stands until the end, and after each `replace`.
 
         MOST_COMPLAINTS are kept, so that a stream of nothing else does not fill the memory.
         """
-        if finding in self._complaints or len(self._complaints) > MOST_COMPLAINTS:
+        if (once or finding) in self._complaints or len(self._complaints) > MOST_COMPLAINTS:
             return
         if len(self._complaints) == MOST_COMPLAINTS:
             finding = f"the stream brought more that could not be used; the first {MOST_COMPLAINTS} are told"
-        self._complaints[finding] = None
+        self._complaints[once or finding] = finding
         self.findings.append(finding)
 
     def _parse(

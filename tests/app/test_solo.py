@@ -19,9 +19,8 @@ from agent.adapters.memory import (
     MemoryJournal,
     MemoryReportLog,
 )
-from agent.app.solo import LAST_TIME, time_of
-from agent.domain.events import Position, Record
-from agent.domain.vocab import Millis, Reason
+from agent.domain.events import Position
+from agent.domain.vocab import Millis, NodeName, Reason
 from agent.errors import CannotRun, Fenced, Unavailable
 from agent.ports import ConfigMap, Control
 
@@ -35,34 +34,7 @@ def demo(**settings: Any) -> Rig:
     return Rig(the_demo(LABELS), settings)
 
 
-# --- time of an item --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "value", "expected"),
-    [
-        (5, b'{"timestamp":9}', 5),
-        (0, b'{"timestamp":9}', 9),
-        (0, b'{"timestamp":"9"}', None),
-        (0, b'{"timestamp":true}', None),
-        (0, b'{"timestamp":-9}', None),
-        (0, b'{"timestamp":99999999999999999}', None),
-        (0, b"[]", None),
-        (0, b"{", None),
-        (0, None, None),
-        (LAST_TIME, None, LAST_TIME),
-        (LAST_TIME + 1, None, None),
-    ],
-)
-def test_a_record_happened_at_the_line_s_time_else_at_its_message_s(
-    timestamp: int, value: bytes | None, expected: int | None
-) -> None:
-    assert time_of(Record(Position(0, 0, 0), b"n1", value, timestamp=Millis(timestamp))) == expected
-
-
-def test_a_control_happened_at_its_own_time_or_at_none() -> None:
-    assert time_of(Control(Position(0, 0, 0), "tick", Millis(7), {})) == 7
-    assert time_of(Control(Position(0, 0, 0), "apply", None, {})) is None
+# --- the clock of the items -------------------------------------------------------------------------------------------
 
 
 async def test_a_time_beyond_all_calendars_moves_no_clock() -> None:
@@ -73,6 +45,37 @@ async def test_a_time_beyond_all_calendars_moves_no_clock() -> None:
     rig.tick(300)
     await rig.run()
     assert rig.reasons(DEMO_JOB) == [Reason.RECOVERY_STARTED, Reason.RECOVERY_SUCCEEDED, Reason.RECOVERY_ENDED]
+
+
+@pytest.mark.parametrize("wrong", [1767225601, -5, 253402300799999, 9999999999999, 1])
+async def test_a_time_that_cannot_be_meant_moves_no_clock_and_is_told_once(wrong: int) -> None:
+    rig = demo()
+    rig.fault(REQUEST, 1)
+    for number in range(3):
+        rig.source.add(b"n1", b"{}", timestamp=Millis(wrong))
+        for kind in ("tick", "apply", "delete", "probe"):
+            rig.source.append(Control(Position(0, 0, 1000 + number), kind, Millis(wrong), {}))
+    rig.clear(REQUEST, 5)
+    rig.tick(300)
+    await rig.run()
+    assert rig.reasons(DEMO_JOB) == [Reason.RECOVERY_STARTED, Reason.RECOVERY_SUCCEEDED, Reason.RECOVERY_ENDED]
+    told = [finding for finding in rig.world.all_findings() if finding.startswith("stream: ")]
+    side = "before 2025" if wrong < T0 else "in 2100 or later"
+    assert [finding.partition(" (")[0] for finding in told] == [
+        f"stream: the time of a {what} is {side}, which moves no clock; Unix milliseconds are expected"
+        for what in ("record", "tick", "apply", "delete", "probe")
+    ]
+    assert told[0].endswith(" (first at 0:0:1)")
+
+
+async def test_where_the_line_s_time_is_in_seconds_the_message_s_own_counts() -> None:
+    rig = demo()
+    rig.fault(REQUEST, 0)
+    late = json.loads(rig.source._items[0].value)  # type: ignore[union-attr, arg-type]
+    late["timestamp"] = T0 + 200_000
+    rig.source.add(b"n1", json.dumps(late).encode(), timestamp=Millis(T0 // 1000 + 200))
+    await rig.run()
+    assert [(one.at - T0) // 1000 for one in rig.decisions if one.job == DEMO_JOB and one.fault] == [0, 30, 150]
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------
@@ -125,6 +128,45 @@ async def test_lines_that_make_no_sense_are_findings_or_nothing() -> None:
     rig.tick(5)
     await rig.run()
     assert Reason.FAULT_SHOWN in [one.reason for one in rig.decisions]
+    assert list(await rig.disk.reports.latest()) == ["n1"]
+    told = rig.world.all_findings()
+    for finding in (
+        "probe: node: '../../x' is no node name (first at 0:0:0)",
+        "ConfigMap: metadata.namespace: '../y' is no DNS-1123 label",
+        "delete: ConfigMap: metadata.namespace: '../x' is no DNS-1123 label (first at 0:0:6)",
+        "probe: links: 'x' is no device of 0 to 63 (first at 0:0:10)",
+        "probe: node: None is no node name (first at 0:0:17)",
+    ):
+        assert told.count(finding) == 1
+    again = Rig(the_demo(LABELS), disk=rig.disk)
+    await again.run(resume=True)
+    assert again.world.laid() == []
+
+
+async def test_a_stream_of_nothing_but_nonsense_fills_no_memory() -> None:
+    rig = demo()
+    for number in range(1100):
+        rig._control("probe", 1, {"node": f"N{number}", "links": {}})
+    rig.fault(SEPARATE, 4)
+    await rig.run()
+    assert len(rig.world.all_findings()) == 1001
+    assert rig.world.all_findings()[-1] == "the stream brought more that could not be used; the first 1000 are told"
+    assert Reason.FAULT_SHOWN in [one.reason for one in rig.decisions]
+
+
+async def test_an_object_nested_without_end_is_a_finding_and_the_state_is_kept() -> None:
+    rig = demo()
+    deep: Any = 1
+    for _ in range(260):
+        deep = [deep]
+    rig.apply({**a_pod("demo-0"), "x": deep}, 1)
+    rig.apply(a_pod("demo-0", uid="another"), 2)
+    rig.fault(SEPARATE, 4)
+    await rig.run()
+    assert "apply: the object cannot be kept: Recursion limit reached (first at 0:0:0)" in rig.world.all_findings()
+    again = Rig(the_demo(LABELS), disk=rig.disk)
+    await again.run(resume=True)
+    assert [item["metadata"]["uid"] for _, _, _, item in again.world.laid()] == ["another"]
 
 
 async def test_deadlines_between_events_take_effect_at_their_own_times() -> None:
@@ -147,8 +189,30 @@ async def test_another_cluster_s_state_is_refused() -> None:
 async def test_an_unreadable_report_is_named_and_nothing_is_begun() -> None:
     rig = demo()
     await rig.disk.reports.publish({"n1": b"{"})  # type: ignore[dict-item]  # a NodeName
-    with pytest.raises(CannotRun, match="the state of node n1 cannot be read"):
+    with pytest.raises(CannotRun, match=r"\.state/reports/n1\.json in the --out folder cannot be read"):
         await rig.run()
+    assert list(await rig.disk.store.list()) == []
+
+
+async def test_a_report_under_another_node_s_name_is_named_and_nothing_is_begun() -> None:
+    rig = demo()
+    rig.fault(SEPARATE)
+    await rig.run()
+    (report,) = (await rig.disk.reports.latest()).values()
+    other = demo()
+    await other.disk.reports.publish({NodeName("n2"): report})
+    with pytest.raises(CannotRun, match=r"n2\.json in the --out folder cannot be read: it is the report of 'n1'"):
+        await other.run()
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{}", b"[]", b"\0\0", b'{"to":null,"clock":1,"laid":5}'])
+async def test_damaged_objects_of_the_stream_are_named_and_not_overwritten(damaged: bytes) -> None:
+    rig = demo()
+    rig.fault(SEPARATE)
+    await rig.disk.cabinet.store("objects", damaged)
+    with pytest.raises(CannotRun, match=r"\.state/cabinet/objects in the --out folder cannot be read"):
+        await rig.run(resume=True)
+    assert await rig.disk.cabinet.load("objects") == damaged
     assert list(await rig.disk.store.list()) == []
 
 

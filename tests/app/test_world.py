@@ -208,3 +208,43 @@ def test_what_can_not_be_read_any_more_is_not_gone_until_it_can() -> None:
     assert nodes_of(made) == ["n9", "n2"]
     made.replace([*the_demo()[:4], a_pod("demo-0", uid="uid-2", node="n9")], ["old.yaml:1: no YAML"])
     assert nodes_of(made) == ["n9"]
+
+
+def test_an_ambiguous_rank_table_gives_no_ranks_and_says_why() -> None:
+    made = world()
+    text = json.dumps(
+        {
+            "status": "completed",
+            "version": "1.0",
+            "server_count": "1",
+            "server_list": [
+                {
+                    "server_id": "uid-demo-0",
+                    "host_ip": "10.0.0.1",
+                    "device": [
+                        {"device_id": str(device), "device_ip": f"1.1.1.{device}", "rank_id": str(rank)}
+                        for device, rank in ((0, 10), (1, 11), (2, 12), (3, 12))
+                    ],
+                }
+            ],
+        }
+    )
+    touched = made.apply(a_config_map("rings-config-demo", {"hccl.json": text}))
+    assert touched.jobs == {JOB}
+    assert [binding.rank for binding in made.book.jobs.bindings(N1, 3)] == [3]
+    assert made.book.tables == {}
+    assert (
+        "RANK_TABLE_NOT_READY ConfigMap train/rings-config-demo: "
+        "/server_list/0/device/3/rank_id: RANK_DUP: rank 12 is given twice"
+    ) in made.all_findings()
+    made.apply(a_config_map("rings-config-demo", {"hccl.json": text.replace('"rank_id": "12"}]', '"rank_id": "13"}]')}))
+    assert [binding.rank for binding in made.book.jobs.bindings(N1, 3)] == [13]
+
+
+def test_what_the_stream_brought_is_told_once_and_after_a_change_of_the_cluster_too() -> None:
+    made = world()
+    for _ in range(3):
+        made.apply(broken_pod())
+    assert len(made.findings) == 1
+    made.replace(the_demo(), ["a.yaml:1: no YAML"])
+    assert [finding.partition(":")[0] for finding in made.findings] == ["a.yaml", "Pod train/demo-0"]

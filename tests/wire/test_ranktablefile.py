@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.domain.ranktable import RankDevice, RankTable, Server
 from agent.errors import BadDocument
-from agent.wire.ranktablecheck import Finding, validate
+from agent.wire.ranktablecheck import Finding, ambiguity, validate
 from agent.wire.ranktablefile import parse_rank_table
 
 OPERATOR_10 = """{"status":"completed","server_list":[{"device":[
@@ -343,6 +343,25 @@ def test_each_fault_of_a_table_is_found_at_its_place(
 ) -> None:
     found = validate(parse_rank_table(changed(change)))
     assert [(str(item.code), item.pointer, item.severity) for item in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(dict, None, id="nothing wrong"),
+        pytest.param(lambda d: d.update(server_count="3"), None, id="a wrong count is not ambiguous"),
+        pytest.param(lambda d: dev(d, 0, 1).update(rank_id="77"), None, id="nor is a gap in the ranks"),
+        pytest.param(lambda d: dev(d, 0, 1).update(rank_id="0"), "RANK_DUP", id="one rank twice"),
+        pytest.param(lambda d: dev(d, 0, 1).update(device_id="0"), "DEVICE_ID_DUP", id="one device twice"),
+        pytest.param(lambda d: d["server_list"][1].update(server_id="node_0"), "SERVER_ID_DUP", id="one server twice"),
+    ],
+)
+def test_a_table_is_ambiguous_when_a_device_or_rank_stands_twice(
+    change: Callable[[dict[str, Any]], object], code: str | None
+) -> None:
+    found = ambiguity(parse_rank_table(changed(change)))
+    assert (found.code if found is not None else None) == code
+    assert ambiguity(RankTable("completed", "2.0")) is None
 
 
 def test_a_10_table_of_several_servers_needs_addresses() -> None:
