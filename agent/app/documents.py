@@ -63,7 +63,7 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     else:
         problem = ""
     ours: dict[str, RetryTimes] = {
-        job: RetryTimes(ledger.owner, ledger.retry_times)
+        job: RetryTimes(ledger.owner, ledger.retry_times, others[job].extra if job in others else {})
         for job, ledger in book.ledgers.items()
         if ledger.retry_times is not None and job not in book.frozen
     }
@@ -111,12 +111,12 @@ def render_reschedule(book: ClusterBook, live: ConfigMap | None) -> Rendered:
 
 
 def merge_records(theirs: JobRecords | None, ours: JobRecords) -> JobRecords:
-    """Records of both, each once, newest first; the larger total, since both only count up."""
+    """Records of both, each once and then as it stands there, newest first; the larger total, since both count up."""
     if theirs is None:
         return ours
     seen: dict[tuple[int, object], RescheduleRecord] = {}
     for record in (*ours.records, *theirs.records):
-        seen.setdefault((record.timestamp, record.tasks), record)
+        seen[record.timestamp, record.tasks] = record
     newest = sorted(seen.values(), key=lambda record: -record.timestamp)[:MAX_RECORDS]
     return replace(theirs, total=max(theirs.total, ours.total), records=tuple(newest))
 

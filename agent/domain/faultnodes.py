@@ -4,9 +4,9 @@ The one rule: a healthy node is not listed, and UpdateTime moves only when somet
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from agent.domain.vocab import CHIP_LEVELS, SECOND, Millis, NodeName, Plane
 
@@ -70,6 +70,8 @@ class FaultDevice:
     level: str
     fault_code: str
     """Upper-case hex, ascending, joined by commas."""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Of another writer: keys nobody here knows, and level fields that differ from `level`, kept as read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class FaultNodeEntry:
     network_unhealthy: tuple[str, ...] | None = None
     node_d_enabled: bool = False
     update_time: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Keys nobody here knows, kept as read."""
 
 
 def fault_node(faults: NodeFaults) -> FaultNodeEntry | None:
@@ -114,10 +118,13 @@ def fault_node(faults: NodeFaults) -> FaultNodeEntry | None:
 
 
 def with_update_time(previous: FaultNodeEntry | None, entry: FaultNodeEntry, now: Millis) -> FaultNodeEntry:
-    """The entry with its UpdateTime: that of `previous` while nothing else differs, else `now` (ms) in seconds."""
+    """The entry with its UpdateTime: that of `previous` while nothing else differs, else `now` (ms) in seconds.
+
+    Keys of others in `previous` stay with the node.
+    """
     if previous is not None and replace(previous, update_time=0) == replace(entry, update_time=0):
         return previous
-    return replace(entry, update_time=now // SECOND)
+    return replace(entry, update_time=now // SECOND, extra=previous.extra if previous is not None else {})
 
 
 def _devices(faults: NodeFaults) -> tuple[FaultDevice, ...]:

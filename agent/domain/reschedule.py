@@ -37,6 +37,8 @@ class TaskReason:
     node: str
     rank_index: str = ""
     """The pod's `hccl/rankIndex`, or empty."""
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Keys nobody here knows, kept as read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class RescheduleRecord:
     log_time: str
     timestamp: int
     tasks: tuple[TaskReason, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Keys nobody here knows, and ReasonOfTask where it was `null`, kept as read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class JobRecords:
     total: int = 0
     records: tuple[RescheduleRecord, ...] = ()
     additional_info: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys nobody here knows, and RescheduleRecords where it was `null`, kept as read."""
 
 
 @dataclass(frozen=True, slots=True)

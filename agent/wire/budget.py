@@ -78,8 +78,8 @@ def trim_records(jobs: Mapping[str, JobRecords], limit: int = RECORDS_LIMIT) -> 
 
 def _member(job: str, entry: JobRecords, records: list[int]) -> int:
     """Bytes of `"job":{…}` from the sizes of its records, without the comma between jobs."""
-    bare = gojson.size(job_object(replace(entry, records=())))
-    return gojson.size(job) + 1 + bare + sum(records) + max(0, len(records) - 1)
+    first = gojson.size(job_object(replace(entry, records=entry.records[:1])))
+    return gojson.size(job) + 1 + first + sum(records[1:]) + max(0, len(records) - 1)
 
 
 def _drop_jobs(

@@ -18,6 +18,21 @@ REMAIN_RETRY_TIMES: Final = "remain-retry-times"
 RECENT_RESCHEDULE_RECORDS: Final = "recent-reschedule-records"
 
 _RETRY: Final = ("UUID", "Times")
+_NODE: Final = (
+    "FaultDeviceList",
+    "NodeName",
+    "UnhealthyNPU",
+    "NetworkUnhealthyNPU",
+    "NodeDEnable",
+    "NodeHealthState",
+    "UpdateTime",
+)
+_DEVICE: Final = ("fault_type", "npu_name", "fault_level", "fault_code")
+_LEVELS: Final = ("fault_handling", "large_model_fault_level")
+"""Always equal to fault_level with the field's own writers (proto.go:228)."""
+_JOB: Final = ("JobID", "TotalRescheduleTimes", "RescheduleRecords", "AdditionalInfo")
+_RECORD: Final = ("LogFileFormatTime", "RescheduleTimeStamp", "ReasonOfTask")
+_TASK: Final = ("RescheduleReason", "PodName", "NodeName", "NodeRankIndex")
 
 
 def encode_fault_nodes(entries: Iterable[FaultNodeEntry]) -> str:
@@ -36,11 +51,12 @@ def fault_node_object(entry: FaultNodeEntry) -> dict[str, Any]:
         "NodeDEnable": entry.node_d_enabled,
         "NodeHealthState": entry.health,
         "UpdateTime": entry.update_time,
+        **entry.extra,
     }
 
 
-def fault_device_object(device: FaultDevice) -> dict[str, str]:
-    """One element of FaultDeviceList (type.go:289); the three level fields are always equal (proto.go:228)."""
+def fault_device_object(device: FaultDevice) -> dict[str, Any]:
+    """One element of FaultDeviceList (type.go:289); the three levels are equal unless another writer had it so."""
     return {
         "fault_type": device.fault_type,
         "npu_name": device.npu_name,
@@ -48,11 +64,12 @@ def fault_device_object(device: FaultDevice) -> dict[str, str]:
         "fault_handling": device.level,
         "large_model_fault_level": device.level,
         "fault_code": device.fault_code,
+        **device.extra,
     }
 
 
 def decode_fault_nodes(text: str) -> tuple[FaultNodeEntry, ...]:
-    """Read a `fault-node` text, empty for none; unknown keys are let go. Raises BadDocument."""
+    """Read a `fault-node` text, empty for none. Raises BadDocument."""
     if not text.strip():
         return ()
     value = gojson.decode(text)
@@ -72,16 +89,21 @@ def _fault_node(value: Any, place: str) -> FaultNodeEntry:
         network_unhealthy=_strings(obj, "NetworkUnhealthyNPU", place),
         node_d_enabled=gojson.bool_of(obj, "NodeDEnable", place),
         update_time=gojson.int_of(obj, "UpdateTime", place),
+        extra=gojson.unknown(obj, _NODE),
     )
 
 
 def _fault_device(value: Any, place: str) -> FaultDevice:
     obj = gojson.as_object(value, place)
+    level = gojson.text_of(obj, "fault_level", place)
+    others = {name: gojson.field(obj, name) for name in _LEVELS if gojson.has(obj, name)}
     return FaultDevice(
         fault_type=gojson.text_of(obj, "fault_type", place),
         npu_name=gojson.text_of(obj, "npu_name", place),
-        level=gojson.text_of(obj, "fault_level", place),
+        level=level,
         fault_code=gojson.text_of(obj, "fault_code", place),
+        extra={name: value for name, value in others.items() if value != level}
+        | gojson.unknown(obj, (*_DEVICE, *_LEVELS)),
     )
 
 
@@ -131,12 +153,14 @@ def job_object(job: JobRecords) -> dict[str, Any]:
         "TotalRescheduleTimes": job.total,
         "RescheduleRecords": [record_object(record) for record in job.records],
     }
-    return obj | {"AdditionalInfo": job.additional_info} if job.additional_info else obj
+    if job.additional_info:
+        obj["AdditionalInfo"] = job.additional_info
+    return obj | _beside(job.extra, obj)
 
 
 def record_object(record: RescheduleRecord) -> dict[str, Any]:
     """One record in key order (type.go:219, 229)."""
-    return {
+    obj: dict[str, Any] = {
         "LogFileFormatTime": record.log_time,
         "RescheduleTimeStamp": record.timestamp,
         "ReasonOfTask": [
@@ -145,14 +169,30 @@ def record_object(record: RescheduleRecord) -> dict[str, Any]:
                 "PodName": task.pod,
                 "NodeName": task.node,
                 "NodeRankIndex": task.rank_index,
+                **task.extra,
             }
             for task in record.tasks
         ],
     }
+    return obj | _beside(record.extra, obj)
+
+
+def _beside(extra: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes beside the known keys; a `null` that was read stands for an empty list as long as that is empty."""
+    return {name: value for name, value in extra.items() if name not in known or not known[name]}
+
+
+def _kept(obj: Mapping[str, Any], names: tuple[str, ...], listed: str) -> dict[str, Any]:
+    """The keys nobody here knows, and the list if it is `null`."""
+    null = {listed: None} if gojson.has(obj, listed) and gojson.field(obj, listed) is None else {}
+    return null | gojson.unknown(obj, names)
 
 
 def decode_reschedule(text: str) -> dict[str, JobRecords]:
-    """Read `recent-reschedule-records`, empty for none; null lists are empty ones. Raises BadDocument."""
+    """Read `recent-reschedule-records`, empty for none; null lists are empty ones and come out as null again.
+
+    Raises BadDocument.
+    """
     if not text.strip():
         return {}
     found: dict[str, JobRecords] = {}
@@ -171,6 +211,7 @@ def _job(value: Any, place: str) -> JobRecords:
         total=gojson.int_of(obj, "TotalRescheduleTimes", place),
         records=tuple(_record(one, f"{place}/RescheduleRecords/{i}") for i, one in enumerate(records)),
         additional_info=gojson.text_of(obj, "AdditionalInfo", place),
+        extra=_kept(obj, _JOB, "RescheduleRecords"),
     )
 
 
@@ -181,6 +222,7 @@ def _record(value: Any, place: str) -> RescheduleRecord:
         log_time=gojson.text_of(obj, "LogFileFormatTime", place),
         timestamp=gojson.int_of(obj, "RescheduleTimeStamp", place),
         tasks=tuple(_task(one, f"{place}/ReasonOfTask/{i}") for i, one in enumerate(tasks)),
+        extra=_kept(obj, _RECORD, "ReasonOfTask"),
     )
 
 
@@ -191,4 +233,5 @@ def _task(value: Any, place: str) -> TaskReason:
         pod=gojson.text_of(obj, "PodName", place),
         node=gojson.text_of(obj, "NodeName", place),
         rank_index=gojson.text_of(obj, "NodeRankIndex", place),
+        extra=gojson.unknown(obj, _TASK),
     )

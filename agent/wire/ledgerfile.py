@@ -27,11 +27,19 @@ _T = TypeVar("_T", JobLedger, ClusterLedger)
 
 _JOB: Final = TypeAdapter(JobLedger)
 _CLUSTER: Final = TypeAdapter(ClusterLedger)
+_OF_OTHERS: Final[Any] = {
+    "records": {
+        "extra": True,
+        "records": {"__all__": {"extra": True, "tasks": {"__all__": {"extra": True}}}},
+    }
+}
+"""What other writers have beside our records is theirs to keep, in the document."""
 
 
 def encode_job_ledger(ledger: JobLedger) -> str:
     """Text of a job's ledger; the same ledger gives the same text."""
-    body: dict[str, Any] = {"schema": SCHEMA, **_JOB.dump_python(replace(ledger, done={}), mode="json")}
+    plain = _JOB.dump_python(replace(ledger, done={}), mode="json", exclude=_OF_OTHERS)
+    body: dict[str, Any] = {"schema": SCHEMA, **plain}
     body["done"] = _pack(ledger.done)
     if body.get("life"):
         body["life"]["members"].sort()  # a set has no order, the text must have one

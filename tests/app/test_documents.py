@@ -1,6 +1,7 @@
 """What goes into documents that others write too: only our entries, never over what cannot be read, within budget."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ async def test_unreadable_records_are_never_written_over() -> None:
 
 async def test_records_of_other_jobs_and_foreign_keys_stay() -> None:
     rig = Rig(the_demo(LABELS))
-    other = '{"x/y":{"JobID":"x/y","TotalRescheduleTimes":4,"RescheduleRecords":[],"New":1}}'
+    other = '{"x/y":{"JobID":"x/y","TotalRescheduleTimes":4,"RescheduleRecords":null,"New":1}}'
     data = {"recent-reschedule-records": other, "mine": "1"}
     rig.apply(a_config_map("job-reschedule-reason", data, namespace="mindx-dl"), 0)
     rig.fault(SEPARATE, 1)
@@ -140,8 +141,44 @@ async def test_records_of_other_jobs_and_foreign_keys_stay() -> None:
     assert live is not None
     assert live["mine"] == "1"
     found = json.loads(live["recent-reschedule-records"])
-    assert found["x/y"]["TotalRescheduleTimes"] == 4
+    assert json.dumps(found["x/y"], separators=(",", ":")) == other[7:-1]
     assert found[DEMO_JOB]["TotalRescheduleTimes"] == 1
+
+
+async def test_keys_of_others_in_our_own_entries_stay_when_these_change() -> None:
+    records = {
+        DEMO_JOB: {"JobID": DEMO_JOB, "TotalRescheduleTimes": 1, "RescheduleRecords": None, "Note": {"by": "us"}},
+        "x/y": {"JobID": "x/y", "TotalRescheduleTimes": 4, "RescheduleRecords": None},
+    }
+    nodes = [{"NodeName": "n2", "NodeHealthState": "NodeUnhealthy", "UpdateTime": 5, "rack": [1]}]
+    retries = {
+        DEMO_JOB: {"UUID": DEMO_UID, "Times": 2, "Note": ["a"]},
+        "x/y": {"UUID": "u", "Times": 1, "New": None},
+    }
+    vcjob = {"fault-node": json.dumps(nodes), "remain-retry-times": json.dumps(retries)}
+    rig = Rig(the_demo(LABELS))
+    for namespace, name, data in (
+        ("volcano-system", "vcjob-fault-npu-cm", vcjob),
+        ("mindx-dl", "job-reschedule-reason", {"recent-reschedule-records": json.dumps(records)}),
+    ):
+        assert rig.disk.foreign is not None
+        await rig.disk.foreign.put(ConfigMap(namespace, name, data))
+    rig.fault(SEPARATE, 1)
+    rig.delete("Pod", "train", "demo-0", 10)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 20)
+    rig.tick(30)
+    await rig.run()
+    live, vcjob_now = await rig.data(RECORDS), await rig.data(VCJOB)
+    assert live is not None
+    assert vcjob_now is not None
+    found = json.loads(live["recent-reschedule-records"])
+    assert found["x/y"] == records["x/y"]
+    assert (found[DEMO_JOB]["TotalRescheduleTimes"], found[DEMO_JOB]["Note"]) == (2, {"by": "us"})
+    assert json.loads(vcjob_now["remain-retry-times"]) == retries
+    assert [(node["NodeName"], node.get("rack")) for node in json.loads(vcjob_now["fault-node"])] == [
+        ("n1", None),
+        ("n2", [1]),
+    ]
 
 
 @pytest.mark.parametrize("text", ["{", "7", '{"RankList":7}', '{"RetryTime":"1"}', "[1]"])
@@ -205,7 +242,9 @@ def _record(second: int, pod: str) -> RescheduleRecord:
 def test_merged_records_are_each_there_once_newest_first_ten_at_most() -> None:
     theirs = JobRecords("a/b", 12, tuple(_record(100 - n, "p") for n in range(8)), "kept")
     ours = JobRecords("a/b", 14, (_record(101, "p"), _record(100, "p"), _record(100, "q"), _record(2, "p")))
-    merged = merge_records(theirs, ours)
+    seen = replace(_record(100, "p"), log_time="as it stands there", extra={"New": 1})
+    merged = merge_records(replace(theirs, records=(seen, *theirs.records[1:])), ours)
+    assert (merged.records[1].log_time, merged.records[1].extra) == ("as it stands there", {"New": 1})
     assert (merged.total, merged.additional_info) == (14, "kept")
     assert [one.timestamp for one in merged.records] == [101, 100, 100, 99, 98, 97, 96, 95, 94, 93]
     assert merge_records(None, ours) == ours

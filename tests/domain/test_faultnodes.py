@@ -10,6 +10,15 @@ from agent.domain.vocab import Millis, NodeName, Plane
 N1 = NodeName("n1")
 
 
+def test_keys_of_another_writer_stay_with_the_node_and_make_no_change_of_it() -> None:
+    ours = fault_node(NodeFaults(NodeName("n1"), node_healthy=False))
+    assert ours is not None
+    theirs = replace(ours, update_time=5, extra={"zone": 1})
+    assert with_update_time(theirs, ours, Millis(9_000)) is theirs
+    changed = with_update_time(theirs, replace(ours, node_d_enabled=True), Millis(9_000))
+    assert (changed.update_time, changed.extra) == (9, {"zone": 1})
+
+
 def chip(device: int, code: str, level: str = "SeparateNPU", healthy: bool = False) -> DeviceFault:
     return DeviceFault(device, Plane.CHIP, code, level, healthy)
 

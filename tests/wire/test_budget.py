@@ -98,6 +98,14 @@ def test_what_was_told_before_is_counted_in(before: str, after: str) -> None:
     assert trim_records(jobs, written(jobs) - 100).jobs["b"].additional_info == after
 
 
+@pytest.mark.parametrize("stamps", [(), (5,), (5, 4, 3)])
+def test_a_list_that_was_null_and_keys_of_others_are_counted_as_they_are_written(stamps: tuple[int, ...]) -> None:
+    one = replace(job("ns/a", *stamps), extra={"RescheduleRecords": None, "New": "<"})
+    for limit in (10**6, 0):
+        trimmed = trim_records({"ns/a": one}, limit)
+        assert trimmed.size == written(trimmed.jobs)
+
+
 def test_no_jobs_are_no_bytes() -> None:
     trimmed = trim_records({}, 0)
     assert (trimmed.jobs, trimmed.size, trimmed.fits) == ({}, 0, True)

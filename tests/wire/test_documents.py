@@ -54,6 +54,16 @@ def test_fault_node_of_the_worked_case() -> None:
     assert decode_fault_nodes(FAULT_NODE) == (ENTRY,)
 
 
+def test_a_node_of_another_writer_comes_out_as_it_was_read() -> None:
+    text = (
+        '[{"FaultDeviceList":[{"fault_type":"CardUnhealthy","npu_name":"Ascend910-2","fault_level":"SeparateNPU",'
+        '"fault_handling":"RestartNPU","large_model_fault_level":null,"fault_code":"80E18402","rack":{"a":[1]}}],'
+        '"NodeName":"n7","UnhealthyNPU":null,"NetworkUnhealthyNPU":null,"NodeDEnable":true,'
+        '"NodeHealthState":"CardUnhealthy","UpdateTime":5,"zone":12345678901234567890,"note":null}]'
+    )
+    assert encode_fault_nodes(decode_fault_nodes(text)) == text
+
+
 def test_fault_node_is_empty_text_for_none_and_sorted_by_node() -> None:
     assert encode_fault_nodes([]) == ""
     assert decode_fault_nodes("") == ()
@@ -118,6 +128,29 @@ def test_reschedule_records_as_volcano_writes_them() -> None:
     assert encode_reschedule({"default/train-1-u": RECORDED}) == RECORDS
     assert decode_reschedule(RECORDS) == {"default/train-1-u": RECORDED}
     assert (encode_reschedule({}), decode_reschedule("")) == ("", {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            '{"a":{"JobID":"a","TotalRescheduleTimes":2,"RescheduleRecords":null,"New":[null]}}', id="a null list"
+        ),
+        pytest.param(
+            '{"a":{"JobID":"a","TotalRescheduleTimes":1,"RescheduleRecords":[{"LogFileFormatTime":"x",'
+            '"RescheduleTimeStamp":5,"ReasonOfTask":null,"Cause":{"b":1}}],"AdditionalInfo":"i","New":{}}}',
+            id="a record without tasks",
+        ),
+        pytest.param(
+            '{"a":{"JobID":"a","TotalRescheduleTimes":1,"RescheduleRecords":[{"LogFileFormatTime":"x",'
+            '"RescheduleTimeStamp":5,"ReasonOfTask":[{"RescheduleReason":"pod-failed","PodName":"p","NodeName":"n",'
+            '"NodeRankIndex":"0","exit":1.5}]}]}}',
+            id="a task with more",
+        ),
+    ],
+)
+def test_records_of_another_writer_come_out_as_they_were_read(text: str) -> None:
+    assert encode_reschedule(decode_reschedule(text)) == text
 
 
 def test_additional_info_comes_last_and_only_when_there_is_some() -> None:

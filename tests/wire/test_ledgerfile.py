@@ -65,6 +65,10 @@ def test_everything_a_job_must_remember_comes_back() -> None:
     assert decode_job_ledger(encode_job_ledger(FULL), "solo", "here") == FULL
 
 
+def test_what_others_have_beside_our_records_is_not_kept_twice() -> None:
+    assert '"extra"' not in encode_job_ledger(FULL)
+
+
 def test_a_fresh_ledger_comes_back() -> None:
     fresh = JobLedger(JOB, "solo")
     assert decode_job_ledger(encode_job_ledger(fresh), "solo", "here") == fresh
