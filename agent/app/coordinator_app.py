@@ -4,6 +4,7 @@ The one rule: decide, then write the ledgers, then the documents; a document is 
 """
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -247,10 +248,23 @@ class Coordinator:
         traces: dict[JobId, str] = {}
         for node in nodes:
             if not self._is_unknown(node):
-                self._take(decide_node(self.book, node, now), NO_JOB, traces)
+                try:
+                    verdict = decide_node(self.book, node, now)
+                except (
+                    Exception
+                ) as error:  # a defect of ours costs one node its entry's freshness, not the others theirs
+                    self._tell(Decision(now, Reason.INTERNAL, node=node, detail=_defect(error)))
+                    continue
+                self._take(verdict, NO_JOB, traces)
         for job in jobs:
             self._note_gone(job)
-            verdict = decide_job(self.book, job, now, self._wishes.zone)
+            try:
+                verdict = decide_job(self.book, job, now, self._wishes.zone)
+            except Exception as error:  # and one job its answers
+                self.book.frozen.add(job)
+                self.book.deadlines.pop(job, None)
+                self._tell(Decision(now, Reason.INTERNAL, job=job, detail=_defect(error)))
+                continue
             self._take(verdict, job, traces)
             if job in verdict.plans:
                 self._slots.add(("plan", job))
@@ -359,3 +373,8 @@ class Coordinator:
         reason = Reason.OBSERVE if shadow else done.reason
         detail = f"would be: {done.detail}" if shadow else done.detail
         self._tell(Decision(now, reason, job=job, detail=detail, document=f"{done.namespace}/{done.name}", trace=trace))
+
+
+def _defect(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (in {frame.name}, line {frame.lineno}); left as it is until the next start"
