@@ -5,6 +5,7 @@ Later keys are added here; none changes its meaning.
 """
 
 from collections.abc import Mapping
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -205,13 +206,7 @@ def load_settings(path: Path | None, environ: Mapping[str, str] | None = None) -
     origin = "the defaults"
     if path is not None:
         origin = str(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadUsage(
-                f"cannot read settings {path}: {_cause(error)}", hint="give --config an existing YAML file"
-            ) from error
-        raw = _yaml(text, origin)
+        raw = _yaml(_text(path), origin)
     names = sorted(name for name in environ or {} if name.startswith(ENV_PREFIX))
     if not isinstance(raw, dict):
         return settings_from({} if raw is None else raw, origin)
@@ -221,21 +216,65 @@ def load_settings(path: Path | None, environ: Mapping[str, str] | None = None) -
 
 
 ENV_PREFIX = "FAULT_AGENT_"
+MOST_BYTES = 1_048_576
+"""Of a settings file; a device given by mistake does not end."""
 
 
 def _cause(error: OSError | UnicodeDecodeError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise BadUsage(f"{path}: settings of more than {MOST_BYTES} bytes are not read")
+        return raw.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadUsage(
+            f"cannot read settings {path}: {_cause(error)}", hint="give --config an existing YAML file"
+        ) from error
+
+
 def _yaml(text: str, origin: str) -> object:
     try:
-        return yaml.safe_load(text) or {}
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is None:
+            return {}
+        _check_nodes(root, origin)
+        return yaml.SafeLoader("").construct_document(root) or {}
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
         raise BadUsage(f"{place}: no YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise BadUsage(f"{origin}: no YAML: {' '.join(str(error).split())}") from error
+
+
+def _check_nodes(root: yaml.Node, origin: str) -> None:
+    """Refuse what YAML would take and no person means: a key that stands twice, of which the last would win in
+    silence, and aliases, which make a small file endless. Raises BadUsage with the line.
+    """
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        place = f"{origin}:{node.start_mark.line + 1}"
+        if id(node) in seen:
+            raise BadUsage(f"{place}: aliases (*name) are not read in settings", hint="write the value out")
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in lines:
+                        raise BadUsage(f"{origin}:{line}: {key.value} stands twice, first in line {lines[key.value]}")
+                    lines[key.value] = line
+                waiting += [key, value]
 
 
 def _lay(raw: dict[str, Any], name: str, value: str) -> None:
@@ -266,13 +305,25 @@ def settings_from(raw: object, origin: str) -> Settings:
 def _explain(problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] != "extra_forbidden":
-        return f"{place}: {problem['msg']}"
+        return f"{place}: {problem['msg']}{_quoting(problem)}"
     model: Any = Settings
     for part in problem["loc"][:-1]:
         model = model.model_fields[part].annotation if part in model.model_fields else Settings
     near = get_close_matches(str(problem["loc"][-1]), model.model_fields, n=1)
     known = f"did you mean {near[0]}?" if near else "known here: " + ", ".join(model.model_fields)
     return f"{place}: no such setting; {known}"
+
+
+def _quoting(problem: Any) -> str:
+    """What YAML made of a text that was written without quotes."""
+    given = problem["input"]
+    if problem["type"] not in ("enum", "literal_error", "string_type"):
+        return ""
+    if isinstance(given, bool):
+        return (
+            f"; YAML reads {'on, yes and true' if given else 'off, no and false'} without quotes as a boolean: quote it"
+        )
+    return "; YAML reads it as a number or a date: quote it" if isinstance(given, int | float | date) else ""
 
 
 def show_settings(settings: Settings) -> dict[str, Any]:
