@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check services bench lock clean
+.PHONY: help demo demo-real test check services bench bench-real lock clean
 help: ## What can be done here
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # Both environments are stamped by the lock they were made from, so a changed lock makes them anew.
 $(VENV)/.run: requirements.lock pyproject.toml
@@ -24,6 +24,9 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.run
 demo: $(VENV)/.run ## Handle a scenario of real fault codes and show what became of each
 	@$(BIN)/fault-agent demo --out demo-out --replace
 
+demo-real: $(VENV)/.run ## The same on a real Kafka and a real API server, both roles as processes (needs services)
+	@PYTHONPATH=tests $(BIN)/python -m services.demo
+
 test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite
 	@$(BIN)/python -m pytest --cov=agent --cov-branch --cov-report=term $(PYTEST_ARGS)
 
@@ -40,6 +43,9 @@ services: ## Build the real services of the tests, once per machine (first time 
 
 bench: $(VENV)/.dev ## Measure beside the limit, print ratios
 	@PYTHONPATH=tests $(BIN)/python -m bench.run $(BENCH_ARGS)
+
+bench-real: $(VENV)/.run ## Measure both roles on a real Kafka and a real API server (needs services, about 8 minutes)
+	@PYTHONPATH=tests $(BIN)/python -m bench.real $(BENCH_ARGS)
 
 lock: ## Make both lock files anew from pyproject.toml (needs pip-tools)
 	pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header --build-deps-for=editable --build-deps-for=wheel -o requirements.lock pyproject.toml
