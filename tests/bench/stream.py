@@ -37,10 +37,11 @@ class _Fault:
 
 
 class Stream:
-    """Endless records; `take(n)` gives the next n."""
+    """Endless records; `take(n)` gives the next n. `start`: time of the first, ms."""
 
-    def __init__(self, policy: Policy, seed: int = 1) -> None:
+    def __init__(self, policy: Policy, seed: int = 1, *, start: int = START) -> None:
         self._random = random.Random(seed)
+        self._start = start
         self._offset = 0
         self._last: bytes = b""
         self._faults = {source: _faults(policy, source, self._random) for source in _SOURCES}
@@ -52,7 +53,7 @@ class Stream:
     def _some(self, count: int) -> Iterator[Record]:
         pick = self._random
         for _ in range(count):
-            now = START + self._offset * STEP_MS
+            now = self._start + self._offset * STEP_MS
             if pick.random() < 0.001:
                 value = b'{"id":"broken-record","timestamp":' + str(now).encode()
             elif self._last and pick.random() < 0.002:
