@@ -12,7 +12,7 @@ from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
 from agent.domain.reschedule import JobRecords
 from agent.domain.vocab import CHIP_LEVELS
 from agent.wire import gojson
-from agent.wire.documents import fault_device_object, fault_node_object, job_object, record_object
+from agent.wire.documents import fault_device_object, fault_node_text, job_object, record_object
 
 RECORDS_LIMIT: Final = 950 * 1024
 """Bytes of `recent-reschedule-records` (volcano rescheduling type.go:78)."""
@@ -131,7 +131,9 @@ def trim_fault_nodes(entries: Iterable[FaultNodeEntry], limit: int = DATA_LIMIT)
     Within a level nodes late in the alphabet lose theirs first. NodeName, the two device lists, state and times stay.
     """
     nodes = sorted(entries, key=lambda entry: entry.node)
-    total = sum(gojson.size(fault_node_object(node)) for node in nodes) + len(nodes) + 1 if nodes else 0
+    total = sum(len(fault_node_text(node).encode()) for node in nodes) + len(nodes) + 1 if nodes else 0
+    if total <= limit:
+        return TrimmedNodes(tuple(nodes), 0, total, True)
     left = [len(node.devices or ()) for node in nodes]
     elements = [
         (CHIP_LEVELS.get(device.level, 0), -n, -d)

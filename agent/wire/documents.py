@@ -6,6 +6,7 @@ writer left in a shape that breaks Go readers is a BadDocument, never a guess. `
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
@@ -16,6 +17,9 @@ from agent.wire import gojson
 FAULT_NODE: Final = "fault-node"
 REMAIN_RETRY_TIMES: Final = "remain-retry-times"
 RECENT_RESCHEDULE_RECORDS: Final = "recent-reschedule-records"
+
+TEXTS_KEPT: Final = 16_384
+"""Elements of `fault-node` whose text is kept; some 6 MB at most, and more nodes than a ConfigMap has room for."""
 
 _RETRY: Final = ("UUID", "Times")
 _NODE: Final = (
@@ -38,7 +42,20 @@ _TASK: Final = ("RescheduleReason", "PodName", "NodeName", "NodeRankIndex")
 def encode_fault_nodes(entries: Iterable[FaultNodeEntry]) -> str:
     """The `fault-node` text: elements by NodeName; the empty text when no node is faulty (cache.go:141)."""
     ordered = sorted(entries, key=lambda entry: entry.node)
-    return gojson.encode([fault_node_object(entry) for entry in ordered]) if ordered else ""
+    return f"[{','.join(map(fault_node_text, ordered))}]" if ordered else ""
+
+
+def fault_node_text(entry: FaultNodeEntry) -> str:
+    """One element as it stands in the text; kept for our own entries, for of a thousand nodes a write changes few."""
+    if entry.extra or any(device.extra for device in entry.devices or ()):
+        # What others wrote may be equal and differ in its bytes, as 1 and 1.0 do.
+        return gojson.encode(fault_node_object(entry))
+    return _kept_text(entry)
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def _kept_text(entry: FaultNodeEntry) -> str:
+    return gojson.encode(fault_node_object(entry))
 
 
 def fault_node_object(entry: FaultNodeEntry) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """The bytes of the shared documents, from cases worked by hand."""
 
+import re
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +72,17 @@ def test_fault_node_is_empty_text_for_none_and_sorted_by_node() -> None:
     assert decode_fault_nodes("") == ()
     ordered = decode_fault_nodes(encode_fault_nodes([FaultNodeEntry(NodeName(n), "NodeUnhealthy") for n in "cab"]))
     assert [entry.node for entry in ordered] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("where", ["node", "device"])
+def test_an_element_of_another_writer_is_written_as_it_was_also_after_one_that_is_equal(where: str) -> None:
+    plain = FaultNodeEntry(NodeName("n1"), "NodeUnhealthy", (FaultDevice("CardUnhealthy", "Ascend910-0", "L1", "1"),))
+    texts = []
+    for value in (1, True, 1.0):
+        device = replace(plain.devices[0], extra={"foreign": value}) if plain.devices and where == "device" else None
+        entry = replace(plain, devices=(device,)) if device else replace(plain, extra={"foreign": value})
+        texts.append(encode_fault_nodes([entry]))
+    assert [re.findall(r'"foreign":([^,}]+)', text) for text in texts] == [["1"], ["true"], ["1.0"]]
 
 
 def test_a_node_without_card_faults_has_an_empty_device_list() -> None:
