@@ -4,8 +4,10 @@ The one rule: no traceback for anything foreseen; every error says what to do ne
 Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run, 130 broken off with Ctrl-C.
 """
 
+import io
 import os
 import sys
+from contextlib import suppress
 
 import click
 
@@ -70,6 +72,22 @@ for verb in (demo, run, replay, explain, why, policy, config, topics, deadletter
 def answer() -> int:
     """Do what the command line asks; the exit code. Raises KeyboardInterrupt when a person breaks it off."""
     try:
+        code = _answer()
+        sys.stdout.flush()  # here, where it can still be told that it failed
+    except BrokenPipeError:
+        _let_go_of_output()  # its reader went away (for instance `| head`); nothing is left to say to it
+        return 0
+    except OSError as error:
+        _let_go_of_output()
+        what = error.filename or "standard output or standard error cannot be written"
+        with suppress(OSError):
+            click.echo(f"fault-agent: {what}: {error.strerror or error}", err=True)
+        return EXIT_CANNOT_RUN
+    return code
+
+
+def _answer() -> int:
+    try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -78,11 +96,15 @@ def answer() -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
-    except BrokenPipeError:
-        # The reader of our output went away (for instance `| head`); nothing is left to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except AgentError as error:
         click.echo(f"fault-agent: {error}", err=True)
         return EXIT_USAGE if isinstance(error, BadUsage) else EXIT_CANNOT_RUN
     return code if isinstance(code, int) else 0  # click hands an Exit's code back instead of raising it
+
+
+def _let_go_of_output() -> None:
+    """What is still buffered goes nowhere: the interpreter would try to write it once more as it ends."""
+    with suppress(io.UnsupportedOperation):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,0 +1,76 @@
+"""What becomes of the command when its output cannot be written: an exit code and a line, never a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import LABELS, SEPARATE
+from kubebuilders import the_demo
+from recordlines import fault_line, journal, write_cluster, write_lines
+from rig import T0
+
+PROGRAM = "from agent.app.cli.main import main; main()"
+FULL = "standard output or standard error cannot be written: No space left on device"
+
+
+def shell(redirection: str, *words: str | Path, encoding: str = "utf-8") -> tuple[int, str, str]:
+    """The command under a shell's redirection: exit code and what still came out."""
+    script = f'exec "$0" -c "{PROGRAM}" "$@" {redirection}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, sys.executable, *map(str, words)],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    write_cluster(tmp_path / "cluster.json", the_demo(LABELS))
+    write_lines(tmp_path / "events.jsonl", [fault_line(SEPARATE, T0, 1), {"tick": T0 + 1}])
+    return tmp_path
+
+
+def replay(files: Path, redirection: str, **more: str) -> tuple[int, str, str]:
+    words = ("replay", files / "events.jsonl", "--cluster", files / "cluster.json", "--out", files / "out")
+    return shell(redirection, *words, **more)
+
+
+@pytest.mark.parametrize("words", [("version",), ("--help",), ("policy", "show"), ("config", "show")])
+def test_a_full_output_is_told_in_one_line(words: tuple[str, ...]) -> None:
+    assert shell("> /dev/full", *words) == (3, "", f"fault-agent: {FULL}\n")
+
+
+def test_a_replay_whose_output_is_full_says_so_and_has_kept_its_reasons(files: Path) -> None:
+    code, _, err = replay(files, "> /dev/full")
+    assert (code, err) == (3, f"fault-agent: {FULL}\n")
+    assert journal(files / "out") != []
+
+
+@pytest.mark.parametrize("words", [("explain", "nope"), ("replay",), ("config", "show", "--config", "/nowhere")])
+def test_an_error_that_cannot_be_told_has_its_exit_code_all_the_same(words: tuple[str, ...]) -> None:
+    assert shell("2> /dev/full", *words) == (3, "", "")
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "<&- 2>&-"])
+def test_with_no_standard_error_the_answer_comes_and_no_file_gets_what_was_said(files: Path, redirection: str) -> None:
+    code, out, err = replay(files, redirection)
+    assert (code, err) == (0, "")
+    assert "1 records" in out
+    assert {line["reason"] for line in journal(files / "out")} == {"WRITTEN", "FAULT_SHOWN", "ISOLATION_ONLY"}
+
+
+@pytest.mark.parametrize("redirection", [">&-", "<&- >&- 2>&-"])
+def test_with_no_standard_output_the_work_is_done_all_the_same(files: Path, redirection: str) -> None:
+    assert replay(files, redirection) == (0, "", "")
+    assert {line["reason"] for line in journal(files / "out")} == {"WRITTEN", "FAULT_SHOWN", "ISOLATION_ONLY"}
+
+
+def test_a_terminal_without_our_signs_gets_their_numbers(files: Path) -> None:
+    code, out, _ = replay(files, "", encoding="iso-8859-1")
+    assert code == 0
+    assert "\\u2192 volcano-system/vcjob-fault-npu-cm" in out
