@@ -66,6 +66,7 @@ class KubeJobView:
         self._objects: dict[_Key, bytes] = {}
         self._pending: dict[_Key, Literal["set", "gone"]] = {}
         """Changes not taken yet; a key is in it once, so it is bounded by the number of objects."""
+        self._too_deep: set[_Key] = set()
         self._absent: frozenset[int] = frozenset()
         self._dirty = True
         self._news = asyncio.Event()
@@ -137,12 +138,17 @@ class KubeJobView:
         return objects, self.findings()
 
     def findings(self) -> tuple[str, ...]:
-        """A line per kind that the API does not serve."""
-        return tuple(
+        """A line per kind that the API does not serve, and per object that cannot be read."""
+        absent = (
             f"{watched.resource.plural}.{watched.resource.group}: the API serves no such kind; looked for again later"
             for watched, watch in self._watches
             if watch.absent
         )
+        too_deep = (
+            f"{kind} {namespace}/{name}: is nested too deep to be read"
+            for kind, namespace, name in sorted(self._too_deep)
+        )
+        return (*absent, *too_deep)
 
     async def changed(self) -> bool:
         self._check_tasks()
@@ -202,8 +208,13 @@ class KubeJobView:
     def _take(self, what: Literal["set", "gone"], item: Mapping[str, Any]) -> None:
         meta = item["metadata"]
         key = str(item["kind"]), str(meta.get("namespace") or ""), str(meta["name"])
+        self._too_deep.discard(key)
         if what == "set" and (self._keep is None or self._keep(item)):
-            self._objects[key] = orjson.dumps(trimmed(item))
+            try:
+                self._objects[key] = orjson.dumps(trimmed(item))
+            except TypeError:  # more levels than can be written; what was known of it stands
+                self._too_deep.add(key)
+                return
         elif self._objects.pop(key, None) is not None:
             what = "gone"
         else:

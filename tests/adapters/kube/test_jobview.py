@@ -88,6 +88,35 @@ async def test_after_the_snapshot_come_single_changes_each_object_once(pair: Pai
         assert not await view.changed()
 
 
+async def test_an_object_nested_without_end_is_a_finding_and_what_was_known_of_it_stands(pair: Pair) -> None:
+    server, client = pair
+    deep: object = 1
+    for _ in range(300):
+        deep = [deep]
+    server.answers(
+        page([thing("a", "1"), thing("b", "2", spec={"x": deep})], "9"),
+        server.stream(
+            event("MODIFIED", thing("a", "10", spec={"x": deep})),
+            event("MODIFIED", thing("b", "11")),
+            event("ADDED", thing("c", "12", spec={"x": deep})),
+            event("DELETED", thing("c", "13", spec={"x": deep})),
+            event("ADDED", thing("d", "14")),
+            then="open",
+        ),
+    )
+    async with KubeJobView(client, PODS_ONLY) as view:
+        while view.get("Pod", "train", "d") is None:
+            await view.wait(5)
+            await asyncio.sleep(0)
+        objects, findings = await view.snapshot()
+        assert [(one["metadata"]["name"], one["metadata"]["resourceVersion"]) for one in objects] == [
+            ("a", "1"),
+            ("b", "11"),
+            ("d", "14"),
+        ]
+        assert list(findings) == ["Pod train/a: is nested too deep to be read"]
+
+
 async def test_a_snapshot_takes_the_single_changes_in(pair: Pair) -> None:
     server, client = pair
     server.answers(page([thing("a", "1")], "9"))
