@@ -24,11 +24,10 @@ from typing import Any, Final
 import kafkabroker
 import yaml
 from aiokafka import AIOKafkaProducer
-from kubebuilders import DEMO_GROUP, a_group, a_node, a_pod, the_demo
+from kubebuilders import a_group, a_node, a_pod, the_demo
 from rig import message
 from services import harness
 from services.kafkaserver import KafkaEndpoint
-from services.kubeserver import KubeEndpoint
 from services.processes import Process, ServiceFailedError, free_ports, wait_until
 
 from agent.adapters.kafka import create, plan_of
@@ -174,11 +173,9 @@ class RealCluster:
         path.write_text(yaml.safe_dump(merged))
         return path
 
-    def node(self, name: str = "n1", *, process: str = "", kafka: str = "", **over: Any) -> Process:
-        """Start the node role of a node; `kafka`: another way to the broker."""
+    def node(self, name: str = "n1", *, process: str = "", **over: Any) -> Process:
+        """Start the node role of a node, under another name of process if need be."""
         over.setdefault("node", {"name": name})
-        if kafka:
-            over["kafka"] = {"bootstrap_servers": kafka, **over.get("kafka", {})}
         return self._start(process or name, "node", over, {"KUBECONFIG": "/nowhere"})
 
     def coordinator(self, name: str = "c1", *, server: str = "", **over: Any) -> Process:
@@ -246,8 +243,9 @@ class RealCluster:
     def led(self) -> str:
         """Wait until somebody leads and has written its term; who."""
         self.until("a leader", lambda: "" if self.leader() else "nobody leads")
-        self.until("its term", lambda: "" if self.config_map("fault-agent", "fault-agent-cluster") else "no term")
-        return self.leader()
+        leader = self.leader()
+        self.until("its first step", lambda: "" if self.metric(leader, "fault_agent_steps_total") else "none")
+        return leader
 
     def stop(self, *names: str) -> None:
         """End them in order; each must end with 0."""
@@ -275,18 +273,19 @@ class RealCluster:
 
     # --- events in
 
-    def send(self, *records: tuple[str | None, bytes | None], partition: int | None = None) -> None:
+    def send(self, *records: tuple[str | None, bytes | None], headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Records as any producer writes them, acknowledged when it returns."""
-        asyncio.run(self.send_soon(*records, partition=partition))
+        asyncio.run(self._send(records, headers))
 
-    async def send_soon(self, *records: tuple[str | None, bytes | None], partition: int | None = None) -> None:
-        """The same inside a loop."""
+    async def _send(
+        self, records: Sequence[tuple[str | None, bytes | None]], headers: Sequence[tuple[str, bytes]]
+    ) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks="all", max_request_size=2_000_000)
         await producer.start()
         try:
             for key, value in records:
                 raw = None if key is None else key.encode()
-                await producer.send_and_wait(self.topic("events"), value, raw, partition=partition)
+                await producer.send_and_wait(self.topic("events"), value, raw, headers=headers)
         finally:
             await producer.stop()
 
@@ -413,16 +412,6 @@ def valid(item: Mapping[str, Any]) -> dict[str, Any]:
             for key, value in (("image", "train:1"), ("imageID", ""), ("ready", False), ("restartCount", 0)):
                 status.setdefault(key, value)
     return made
-
-
-def demo_group() -> str:
-    """Name of the demo job's PodGroup."""
-    return DEMO_GROUP
-
-
-def as_user(endpoint: KubeEndpoint) -> str:
-    """The kubeconfig of an endpoint, as a setting."""
-    return str(endpoint.kubeconfig)
 
 
 def texts(lines: Iterable[AuditLine], job: str = "") -> Sequence[str]:

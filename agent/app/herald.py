@@ -18,7 +18,6 @@ QUIET = frozenset(
         Reason.DUPLICATE_MESSAGE,
         Reason.LEVEL_NEEDS_NOTHING,
         Reason.RAIL_OBSERVING,
-        Reason.OBSERVE,
         Reason.DISABLED,
     }
 )
@@ -53,7 +52,8 @@ class Herald:
     async def say(self, line: AuditLine) -> None:
         """Announce one decision on the pod it concerns, else on its node, else on its job's PodGroup."""
         decision = line.decision
-        if decision.reason in QUIET:
+        # What observing keeps from a fault is what one observes for; that a document would change goes to the journal.
+        if decision.reason in QUIET or (decision.reason is Reason.OBSERVE and not decision.fault):
             return
         target = self._target(decision)
         if target is None:

@@ -87,6 +87,14 @@ async def test_what_nobody_waits_for_is_left_to_the_journal(reason: Reason) -> N
     assert await said(decision(reason, node="n1")) == []
 
 
+async def test_what_would_have_been_done_is_announced_in_observe_mode() -> None:
+    fault = "n1/chip/2/80C98000@1767225600000"
+    (found,) = await said(
+        decision(Reason.OBSERVE, job=DEMO_JOB, node="n1", fault=fault, detail="would start"), Mode.OBSERVE
+    )
+    assert found[:5] == ("Pod", "train", "demo-0", "Observe", "(observe) n1/chip/2/80C98000: would start")
+
+
 @pytest.mark.parametrize(
     ("reason", "warning"),
     [(Reason.HELD, True), (Reason.DOCUMENT_REFUSED, True), (Reason.RECOVERY_ENDED, False), (Reason.NO_JOB, False)],

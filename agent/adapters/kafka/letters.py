@@ -6,6 +6,7 @@ dead letter. At least once: a restart in between writes a letter again, and read
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from aiokafka import ConsumerRecord
@@ -13,13 +14,17 @@ from aiokafka import ConsumerRecord
 from agent.adapters.deadletters import SOURCE_HEADER
 from agent.adapters.kafka.drain import shelf
 from agent.adapters.kafka.settings import KafkaSettings
-from agent.adapters.kafka.writer import Message, Writer
+from agent.adapters.kafka.writer import MESSAGE_BYTES, Message, Writer
 from agent.domain.events import Position, Record
 from agent.domain.vocab import Millis
 from agent.errors import Refused
 
 TIME_HEADER: Final = "fault-agent-timestamp"
 """The record's own time (ms). The letter's is that of its writing, or retention would take an old record's at once."""
+CUT_HEADER: Final = "fault-agent-cut"
+"""What of the record did not fit into its letter."""
+_LETTER_BYTES: Final = MESSAGE_BYTES - 4096
+_HEADER_BYTES: Final = 64
 _REMEMBERED: Final = 4096
 
 
@@ -135,7 +140,30 @@ def _source_of(headers: Sequence[tuple[str, bytes]]) -> bytes:
 
 def _to_message(letter: Record) -> Message:
     headers = (*letter.headers, (TIME_HEADER, str(int(letter.timestamp)).encode()))
-    return Message(letter.key, letter.value, headers=headers)
+    return _cut(Message(letter.key, letter.value, headers=headers))
+
+
+def _cut(message: Message) -> Message:
+    """The message as it is, or what fits of it: a record as large as its topic takes has no room for our headers, and
+    a letter that is refused for ever would keep its node from being heard.
+    """
+    if (over := _size(message) - _LETTER_BYTES) <= 0:
+        return message
+    value = message.value or b""
+    note = (CUT_HEADER, f"value of {len(value)} bytes".encode())
+    if over + _HEADER_BYTES + len(note[1]) > len(value):
+        # The headers alone are too long; of those only ours are kept, and of the key what an operator can read.
+        ours = tuple(header for header in message.headers if header[0].startswith("fault-agent-"))
+        message = replace(message, key=None if message.key is None else message.key[:1024], headers=ours)
+        note = (CUT_HEADER, note[1] + b", key and headers of the sender")
+        over = _size(message) - _LETTER_BYTES
+    kept = len(value) - max(0, over + _HEADER_BYTES + len(note[1]))
+    return replace(message, value=value[: max(0, kept)], headers=(*message.headers, note))
+
+
+def _size(message: Message) -> int:
+    headers = sum(len(name.encode()) + len(value) + 20 for name, value in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + headers
 
 
 def _to_letter(record: ConsumerRecord) -> Record:
