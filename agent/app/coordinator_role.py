@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from agent.app.coordinator_app import Coordinator
 from agent.app.deputy import Deputy, told_by_deputy
+from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Record, Scanned
 from agent.domain.vocab import HOUR, SECOND, Millis, NodeName, Reason
@@ -85,6 +86,7 @@ class CoordinatorRole:
     def __init__(self, parts: CoordinatorParts, say: Callable[[str], None]) -> None:
         self._p = parts
         self._say = say
+        self._reading, self._acting, self._hearing = Trouble(say), Trouble(say), Trouble(say)
         self._lines: list[AuditLine] = []
         self._untold_since: Millis | None = None
         self._deaf_until = Millis(0)
@@ -157,9 +159,10 @@ class CoordinatorRole:
                     # A right that is taken away for a while ends nothing; one that was never there does.
                     if error.verdict is Verdict.STOP or (error.verdict is Verdict.PARK and not self.pulse.complete):
                         raise
-                    self._say(f"{error}; read again")
+                    self._reading.tell(f"{error}; read again")
                     await _pause(stop, BACK_OFF_S)
                 else:
+                    self._reading.over()
                     await first_of(stop.wait(), p.feed.wait(LISTEN_S), p.objects.wait(LISTEN_S))
         finally:
             await p.feed.close()
@@ -268,9 +271,10 @@ class CoordinatorRole:
             except AgentError as error:
                 if error.verdict is Verdict.STOP:
                     raise
-                self._say(f"{error}; tried again")
+                self._acting.tell(f"{error}; tried again")
                 await asyncio.sleep(BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S)
             else:
+                self._acting.over()
                 return
 
     async def _leave(self) -> None:
@@ -286,7 +290,7 @@ class CoordinatorRole:
                 if error.verdict is Verdict.STOP and not self._has_listened:
                     raise
                 # What the nodes report themselves is acted on all the same.
-                self._say(f"{error}; until then nobody speaks for silent nodes")
+                self._hearing.tell(f"{error}; until then nobody speaks for silent nodes")
                 pause = BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S
                 self._deaf_until = Millis(now + int(pause * SECOND))
         await p.coordinator.step(now)
@@ -301,6 +305,7 @@ class CoordinatorRole:
             await p.events.open(self._resume())
             self.listening = self._has_listened = True
         batch = await p.events.read(READ_LIMIT)
+        self._hearing.over()
         for notice in batch.notices:
             self._say(notice)
         p.deputy.hear((item for item in batch.items if isinstance(item, Record)), now)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.trouble import Trouble
 from agent.domain.events import Decision, NodeReport, Record
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
@@ -88,6 +89,7 @@ class NodeRole:
     def __init__(self, parts: NodeParts, say: Callable[[str], None]) -> None:
         self._p = parts
         self._say = say
+        self._lives, self._writing = Trouble(say), Trouble(say)
         self._feed = parts.make_feed()
         self._side = parts.make_side()
         self._taken = Taken()
@@ -111,7 +113,7 @@ class NodeRole:
                 # What has worked may work again: a right that is taken away for a while ends nothing.
                 if error.verdict is Verdict.STOP or (error.verdict is Verdict.PARK and not self.pulse.reports):
                     raise
-                self._say(f"{error}; begun again")
+                self._lives.tell(f"{error}; begun again")
                 await self._pause(stop, RETRY_S[-1])
             finally:
                 await self._p.source.close()
@@ -127,6 +129,7 @@ class NodeRole:
             self.turns += 1
             # Nothing is read ahead of what cannot be reported: it would only pile up here.
             at_end = await self._read() if not self._tries else False
+            self._lives.over()
             if self._side.caught_up:
                 self._side.tick(self._p.now(), self._taken)
             if await self._fenced():
@@ -286,10 +289,11 @@ class NodeRole:
             self.pulse.report_failures += 1
             pause = RETRY_S[min(self._tries, len(RETRY_S) - 1)]
             self._tries += 1
-            self._say(f"{error}; tried again in {pause:g} s")
+            self._writing.tell(f"{error}; tried again until it works")
             await self._pause(stop, pause)
         else:
             self._tries = 0
+            self._writing.over()
 
     async def _everything(self) -> None:
         """A journal that takes no reasons keeps no fault back: it is told once the report is out."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from agent.app.trouble import Trouble
 from agent.errors import AgentError, CannotRun, Verdict
 
 AGAIN_S = 3.0
@@ -17,16 +18,14 @@ _T = TypeVar("_T")
 
 async def patiently(work: Callable[[], Awaitable[_T]], stop: asyncio.Event, say: Callable[[str], None]) -> _T:
     """What `work` gives, tried until it does. Raises CannotRun and Refused at once, and Stopped when told to end."""
-    told = ""
+    trouble = Trouble(say)
     while not stop.is_set():
         try:
             return await work()
         except AgentError as error:
             if error.verdict is not Verdict.RETRY:
                 raise
-            if str(error) != told:
-                told = str(error)
-                say(f"{told}; tried again each {AGAIN_S:g} s")
+            trouble.tell(f"{error}; tried again each {AGAIN_S:g} s")
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), AGAIN_S)
     raise Stopped("stopped before it had begun")

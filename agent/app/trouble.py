@@ -1,0 +1,24 @@
+"""Trouble of one kind, said when it begins and when it changes, not at each try.
+
+The one rule: a loop has its own, and says when it is over, so that the same trouble later is said again.
+"""
+
+from collections.abc import Callable
+
+
+class Trouble:
+    """What goes wrong in one loop."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._last = ""
+
+    def tell(self, text: str) -> None:
+        """Say it, unless it is what was said last."""
+        if text != self._last:
+            self._last = text
+            self._say(text)
+
+    def over(self) -> None:
+        """The loop works."""
+        self._last = ""
