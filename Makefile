@@ -28,7 +28,8 @@ demo-real: $(VENV)/.run ## The same on a real Kafka and a real API server, both 
 	@PYTHONPATH=tests $(BIN)/python -m services.demo
 
 test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite
-	@$(BIN)/python -m pytest --cov=agent --cov-branch --cov-report=term $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report= $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q tests/real --durations=12 --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated files
 	@$(BIN)/ruff format --check -q .
