@@ -437,6 +437,7 @@ async def test_a_job_whose_ledger_is_refused_waits_alone_and_is_done_once_it_is_
     assert [(one.job, one.document) for one in refused] == [("closed/other", "closed/fault-agent-job-other")]
     assert "no right to create configmaps in namespace closed" in refused[0].detail
     assert rig.book.frozen == {JobId("closed/other")}
+    assert JobId("closed/other") not in rig.book.ledgers
     await settle(rig, 58)
     assert rig.book.frozen
     closed = False

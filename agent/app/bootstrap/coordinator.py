@@ -348,6 +348,7 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
     yield "counter", "fault_agent_reports_read", "Node reports taken", pulse.reports, ()
     yield "counter", "fault_agent_steps", "Rounds of deciding and writing", pulse.steps, ()
     yield "counter", "fault_agent_dead_letters", "Records nobody else would have looked at", pulse.letters, ()
+    yield "counter", "fault_agent_reasons_lost", "Reasons that the journal did not take in time", pulse.untold, ()
     yield "gauge", "fault_agent_unreadable_reports", "Nodes whose report cannot be read", len(pulse.unreadable), ()
     yield "gauge", "fault_agent_unknown_nodes", "Nodes silent for 180 s", len(role.unknown_nodes()), ()
     for reason, count in sorted(pulse.reasons.items()):

@@ -156,6 +156,7 @@ def samples(role: NodeRole, source: KafkaFaultSource) -> Iterable[Sample]:
     yield "counter", "fault_agent_dead_letters", "Records or faults that could not be used", pulse.letters, ()
     yield "counter", "fault_agent_reports", "Reports acknowledged", pulse.reports, ()
     yield "counter", "fault_agent_report_failures", "Reports that had to be tried again", pulse.report_failures, ()
+    yield "counter", "fault_agent_reasons_lost", "Reasons that the journal did not take in time", pulse.untold, ()
     yield "gauge", "fault_agent_caught_up", "1 once the stream's end was reached", float(pulse.caught_up), ()
     yield "gauge", "fault_agent_standing_by", "1 while another agent reports this node", float(pulse.standing_by), ()
     lag = sum(max(0, at.end - at.position) for at in source.progress().values())
