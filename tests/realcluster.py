@@ -229,6 +229,15 @@ class RealCluster:
                 return float(line.rsplit(" ", 1)[1])
         return 0.0
 
+    def memory_mb(self, name: str) -> float:
+        """What a process holds of memory."""
+        (line,) = [
+            line
+            for line in Path(f"/proc/{self.processes[name].pid}/status").read_text().splitlines()
+            if line.startswith("VmRSS:")
+        ]
+        return int(line.split()[1]) / 1024
+
     def said(self, name: str) -> str:
         """All that a process has written to its log."""
         return "\n".join(self.processes[name].log_tail(400))

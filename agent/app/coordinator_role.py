@@ -89,6 +89,7 @@ class CoordinatorRole:
         self._reading, self._acting, self._hearing = Trouble(say), Trouble(say), Trouble(say)
         self._lines: list[AuditLine] = []
         self._untold_since: Millis | None = None
+        self._journal_again = Millis(0)
         self._deaf_until = Millis(0)
         self._has_listened = False
         self._letters: list[Record] = []
@@ -115,7 +116,7 @@ class CoordinatorRole:
         Raises Unavailable; when that has gone on for AUDIT_PATIENCE it returns with the reasons kept, for recoveries
         wait for no journal.
         """
-        if not self._lines:
+        if not self._lines or self._p.now() < self._journal_again:
             return
         lines, self._lines = self._lines, []
         try:
@@ -126,11 +127,12 @@ class CoordinatorRole:
             since = self._untold_since = now if self._untold_since is None else self._untold_since
             if error.verdict is Verdict.STOP or now - since < AUDIT_PATIENCE:
                 raise
+            self._journal_again = Millis(now + AUDIT_PATIENCE)  # each try may take seconds
             return
         except BaseException:
             self._keep(lines)
             raise
-        self._untold_since = None
+        self._untold_since, self._journal_again = None, Millis(0)
         for line in lines:
             reason = str(line.decision.reason)
             self.pulse.reasons[reason] = self.pulse.reasons.get(reason, 0) + 1

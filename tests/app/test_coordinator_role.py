@@ -539,17 +539,21 @@ async def test_a_journal_that_is_away_holds_a_decision_back_for_ten_seconds_and_
         await real(lines)
 
     rig.audit.append = append  # type: ignore[method-assign]  # an outage that lasts until the test ends it
-    began = rig.clock.now
+    agent, began = Agent(rig), rig.clock.now
     rig.stream.fault(REQUEST)
-    Agent(rig).report()
+    agent.report()
     await settle(rig, 1)
     assert '"Status":"unrecovered"' in (await rig.data(RESET))["reset.json"]
     assert rig.clock.now - began >= 10
     assert "RECOVERY_STARTED" not in rig.reasons()
-    away = False
+    tries = rig.clock.now
     rig.stream.fault(REQUEST, 1, assertion="recover")
-    Agent(rig).report()
+    agent.report()
     await settle(rig, 1)
+    assert '"Status":"recovered"' in (await rig.data(RESET))["reset.json"]
+    assert rig.clock.now - tries == 1
+    away = False
+    await settle(rig, 11)
     assert rig.reasons().count("RECOVERY_STARTED") == 1
     assert rig.role.pulse.untold == 0
     await rig.end()
