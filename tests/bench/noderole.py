@@ -34,9 +34,9 @@ class Pace:
 
 
 def throughput(site: Site, rounds: int, count: int) -> list[Figure]:
-    """(a) Every record the node's own, and one of twenty, as in a partition that nodes share."""
+    """(a) Every record the node's own, and one of a hundred, as in a partition that nodes share."""
     figures = []
-    for name, share in (("every record is the node's own", 1), ("1 of 20 records is the node's own", 20)):
+    for name, share in (("every record is the node's own", 1), ("1 of 100 records is the node's own", 100)):
         site.say(f"(a) {name}: {rounds} rounds of {count:,} records")
         stage = site.stage(f"node{share}", event_partitions=1)
         bare, ours = asyncio.run(_rounds(site, stage, rounds, count * (4 if share > 1 else 1), share))

@@ -25,8 +25,8 @@ def parts(site: Site, quick: bool) -> dict[str, Callable[[], Sequence[Figure]]]:
     """What can be measured, in the order in which it is: the heavy ones last, for they leave objects behind."""
     return {
         "f": lambda: [noderole.idle(site)],
-        "a": lambda: noderole.throughput(site, 2 if quick else 5, 8_000 if quick else 20_000),
-        "b": lambda: latency.both(site, 20 if quick else 100, 10 if quick else 40),
+        "a": lambda: noderole.throughput(site, 2 if quick else 4, 8_000 if quick else 10_000),
+        "b": lambda: latency.both(site, 20 if quick else 80, 10 if quick else 32),
         "c": lambda: latency.failing(site, 1 if quick else 2),
         "d": lambda: [crowd.storm(site)],
         "e": lambda: [crowd.rebuild(site, 1_000 if quick else 10_000, 300 if quick else 3_000)],
@@ -85,7 +85,10 @@ def main() -> int:
                     continue
                 began = time.monotonic()
                 try:
-                    figures += measure()
+                    found = measure()
+                    figures += found
+                    for figure in found:
+                        say(f"{figure.name}: {figure.ours} beside {figure.limit}, {figure.note}")
                 except (harness.ServiceFailedError, TimeoutError, AgentError) as error:
                     say(f"({name}) could not be measured: {type(error).__name__}: {error}; logs in {folder}")
                     failed = True

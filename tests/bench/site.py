@@ -50,14 +50,15 @@ class Figure:
 
     def plain(self) -> dict[str, Any]:
         """For --json."""
-        spread = {"min": min(self.ratios), "median": statistics.median(self.ratios), "max": max(self.ratios)}
+        ratios = self.ratios
+        spread = {"min": min(ratios), "median": statistics.median(ratios), "max": max(ratios)} if ratios else {}
         return {
             "name": self.name,
             "ours": self.ours,
             "limit": self.limit,
             "goal": self.goal,
             "met": self.met,
-            "ratio": {key: round(value, 4) for key, value in spread.items()} if self.ratios else None,
+            "ratio": {key: round(value, 4) for key, value in spread.items()} or None,
             "rounds": len(self.ratios),
             "note": self.note,
             "load": round(self.load, 1),
