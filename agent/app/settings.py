@@ -243,13 +243,14 @@ def _yaml(text: str, origin: str) -> object:
         if root is None:
             return {}
         _check_nodes(root, origin)
-        return yaml.SafeLoader("").construct_document(root) or {}
+        found: object = yaml.SafeLoader("").construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
         raise BadUsage(f"{place}: no YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise BadUsage(f"{origin}: no YAML: {' '.join(str(error).split())}") from error
+    return {} if found is None else found
 
 
 def _check_nodes(root: yaml.Node, origin: str) -> None:

@@ -107,3 +107,12 @@ def test_what_is_no_settings_file_is_named(tmp_path: Path, text: str | bytes, sa
 def test_a_device_without_end_is_refused() -> None:
     with pytest.raises(BadUsage, match="more than 1048576 bytes"):
         load_settings(Path("/dev/zero"))
+
+
+def test_a_variable_may_be_zero_or_false() -> None:
+    settings = load_settings(
+        None,
+        {"FAULT_AGENT_HTTP__PORT": "0", "FAULT_AGENT_DOCUMENTS__VCJOB_FAULT_NPU_CM__SOLE_WRITER": "false"},
+    )
+    assert settings.http.port == 0
+    assert settings.documents.vcjob_fault_npu_cm.sole_writer is False
