@@ -390,13 +390,15 @@ def event(code: str, assertion: str, device: int | None = 2, node: str = "n1", *
     return node, json.dumps(made).encode()
 
 
-def one_pod_job(number: int, node: str = "n1", namespace: str = "train") -> list[dict[str, Any]]:
-    """Job `j<number>`: one pod with one device, whose number is the job's."""
-    name = f"j{number}"
+def one_pod_job(
+    number: int, node: str = "n1", namespace: str = "train", *, device: int | None = None
+) -> list[dict[str, Any]]:
+    """Job `j<number>`: one pod with one device, by default that of the job's number."""
+    name, device = f"j{number}", number if device is None else device
     owner = str(uuid.uuid4())
     return [
         a_group(name, namespace=namespace, owner=name, owner_uid=owner, labels=LABELS, min_member=1),
-        a_pod(f"{name}-0", namespace=namespace, node=node, group=name, devices=(number,), rank_index=0, labels=LABELS),
+        a_pod(f"{name}-0", namespace=namespace, node=node, group=name, devices=(device,), rank_index=0, labels=LABELS),
     ]
 
 

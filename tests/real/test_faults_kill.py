@@ -16,6 +16,11 @@ from realcluster import KILLS, RealCluster, event, nodes, one_pod_job
 from services import harness
 
 SEPARATE, REQUEST = "80E18402", "80C98000"
+DEVICES = 8
+"""Of these the jobs have one each in turn."""
+FREE = 15
+"""A device that no job has."""
+
 NODE_POINTS = ["record read", "record decided", "report due", "report sent", "report acknowledged", "letter sent"]
 COORDINATOR_POINTS = [
     "report consumed",
@@ -37,7 +42,6 @@ class Stage:
         self.armed = folder / "armed"
         cluster.trap = self.armed
         self._job = 0
-        self._codes: list[str] = []
 
     def up(self) -> None:
         """Start what does not run."""
@@ -60,11 +64,15 @@ class Stage:
         self.up()
 
     def job(self) -> tuple[str, int]:
-        """A new job with one device, and a reset-config in which others have their keys."""
+        """A new job with one device, and a reset-config in which others have their keys; the one before it is gone."""
+        if self._job:
+            self.cluster.remove("Pod", f"j{self._job - 1}-0", "train")
+            self.cluster.remove("PodGroup", f"j{self._job - 1}", "train")
         number, self._job = self._job, self._job + 1
-        self.cluster.apply(*one_pod_job(number), config_map(f"reset-config-j{number}"))
+        device = number % DEVICES
+        self.cluster.apply(*one_pod_job(number, device=device), config_map(f"reset-config-j{number}"))
         self.cluster.until("its ledger", lambda: self.no_ledger(number))
-        return f"j{number}", number
+        return f"j{number}", device
 
     def no_ledger(self, number: int) -> str:
         return "" if self.cluster.config_map("train", f"fault-agent-job-j{number}") else "none yet"
@@ -98,17 +106,17 @@ def test_a_node_role_killed_at(point: str, stage: Stage) -> None:
     for _ in range(KILLS):
         before = totals(cluster)
         letters = len(set(cluster.letters()))
-        key, fault = event(SEPARATE, "occur", 15)
+        key, fault = event(SEPARATE, "occur", FREE)
         bad = json.dumps({"bad": fault.decode()[8:30]}).encode()
         arm(stage.armed, point)
         cluster.send((key, bad), (key, fault))
         stage.died()
         cluster.until("the fault", lambda: cluster.shown(SEPARATE))
-        cluster.recover(SEPARATE, 15)
+        cluster.recover(SEPARATE, FREE)
         cluster.until("its end", lambda: cluster.shown())
         cluster.until("it is reported", lambda: cluster.reported())
         after = totals(cluster)
-        assert after - before == Counter({f"n1/chip/15/{SEPARATE}": 1})
+        assert after - before == Counter({f"n1/chip/{FREE}/{SEPARATE}": 1})
         # At least once: a kill after the letter repeats it, and readers keep one per source.
         assert len(set(cluster.letters())) == letters + 1
         epochs = [report.epoch for report in cluster.reports()]
