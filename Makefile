@@ -2,8 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FAULTS := tests/real/test_faults_kill.py tests/real/test_faults_outage.py
+# Servers and processes on a busy machine: a test on real parts is tried again, and the summary says which were.
+AGAIN := --reruns 2 --reruns-delay 1 -rR
 
-.PHONY: help demo demo-real test check services bench bench-real lock clean
+.PHONY: help demo demo-real test faults check services bench bench-real lock clean
 help: ## What can be done here
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -27,9 +30,13 @@ demo: $(VENV)/.run ## Handle a scenario of real fault codes and show what became
 demo-real: $(VENV)/.run ## The same on a real Kafka and a real API server, both roles as processes (needs services)
 	@PYTHONPATH=tests $(BIN)/python -m services.demo
 
-test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite
+test: $(VENV)/.dev check ## Lint, types, import contracts and the suite; kills and outages on real parts: faults
 	@$(BIN)/python -m pytest -q -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report= $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -q tests/real --durations=12 --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q tests/real $(FAULTS:%=--ignore %) $(AGAIN) --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
+	@echo "Not in this run: kills and outages on real parts ($(FAULTS)); get them with: make faults"
+
+faults: $(VENV)/.dev ## Kills and outages of both roles on real parts (needs services, about 15 minutes)
+	@$(BIN)/python -m pytest -q $(FAULTS) $(AGAIN) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated files
 	@$(BIN)/ruff format --check -q .
