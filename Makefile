@@ -6,7 +6,7 @@ FAULTS := tests/real/test_faults_kill.py tests/real/test_faults_outage.py
 # Servers and processes on a busy machine: a test on real parts is tried again, and the summary says which were.
 AGAIN := --reruns 2 --reruns-delay 1 -rR
 
-.PHONY: help demo demo-real test faults check services bench bench-real lock clean
+.PHONY: help demo demo-real test faults soak check services bench bench-real lock clean
 help: ## What can be done here
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -37,6 +37,9 @@ test: $(VENV)/.dev check ## Lint, types, import contracts and the suite; kills a
 
 faults: $(VENV)/.dev ## Kills and outages of both roles on real parts (needs services, about 15 minutes)
 	@$(BIN)/python -m pytest -q $(FAULTS) $(AGAIN) $(PYTEST_ARGS)
+
+soak: $(VENV)/.dev ## The same faults, longer: twenty kills each and outages of a minute (needs services)
+	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(FAULTS) $(AGAIN) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated files
 	@$(BIN)/ruff format --check -q .
