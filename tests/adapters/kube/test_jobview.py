@@ -43,7 +43,7 @@ async def test_a_snapshot_waits_for_every_list(pair: Pair) -> None:
 async def test_a_snapshot_without_the_right_says_so(pair: Pair) -> None:
     server, client = pair
     server.answers(*[refusal(403, "forbidden")] * 50)
-    async with KubeJobView(client, PODS_ONLY, complete_seconds=0.1) as view:
+    async with KubeJobView(client, PODS_ONLY, complete_seconds=2.0) as view:
         with pytest.raises(Refused, match="grant verb list on pods"):
             await view.snapshot()
 
