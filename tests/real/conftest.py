@@ -20,8 +20,8 @@ NOT_RUN = "not run for want of "
 START_TIMEOUT_S = 240
 """For a test that may have to start services first, on a machine that is busy."""
 
-USERS = {"writer": "w-secret", "stranger": "s-secret"}
-"""Users of the secured broker with their passwords; rights are given by the tests."""
+USERS = {"writer": "w-secret", "guarded": "g-secret", "stranger": "s-secret"}
+"""Users of the secured broker with their passwords; rights are given by the tests, to `guarded` by one test alone."""
 
 KUBE_USERS = ("reader", "stranger")
 """Named users of the API server; rights are given by the tests."""
