@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import select
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -138,23 +139,14 @@ class FileSource:
         self._half_told = None
 
     def _read(self, limit: int) -> Batch:
-        items: list[Record | Control] = []
-        at_end = False
-        try:
-            with as_ours(f"read {self._path}"):
-                while len(items) < limit and not at_end:
-                    at_end = not self._fill()
-                    items += _take(self._cutter, limit - len(items), self._generation, self._partition)
-                # A full batch may still be the last: only a look tells.
-                at_end = at_end or not self._fill()
-        except AgentError:
-            # What was taken must not be lost with the error; the next call meets it again.
-            if not items:
-                raise
+        items, at_end = _gather(f"read {self._path}", limit, self._fill, self._take)
         self.finished = self._complete and at_end
         notices, self._notices = tuple(self._notices), []
         place = _Place(self._inode, self._prefix, self._prefix_length, self._cutter.next_start, self._generation)
         return Batch(tuple(items), place.to_bytes(), at_end, notices)
+
+    def _take(self, count: int) -> list[Record | Control]:
+        return _take(self._cutter, count, self._generation, self._partition)
 
     def _fill(self) -> bool:
         """Read on until a whole line waits. False: there is none now."""
@@ -309,20 +301,13 @@ class StdinSource:
         """The stream is the caller's; nothing to let go of."""
 
     def _read(self, limit: int) -> Batch:
-        items: list[Record | Control] = []
-        at_end = False
-        try:
-            with as_ours("read standard input"):
-                while len(items) < limit and not at_end:
-                    at_end = not self._fill()
-                    items += _take(self._cutter, limit - len(items), self._generation, self._partition)
-                at_end = at_end or not self._fill()
-        except AgentError:
-            if not items:
-                raise
+        items, at_end = _gather("read standard input", limit, self._fill, self._take)
         self.finished = self._ended and at_end
         notices, self._notices = tuple(self._notices), []
         return Batch(tuple(items), orjson.dumps({"generation": self._generation}), at_end, notices)
+
+    def _take(self, count: int) -> list[Record | Control]:
+        return _take(self._cutter, count, self._generation, self._partition)
 
     def _fill(self) -> bool:
         while not self._cutter.waiting:
@@ -360,6 +345,26 @@ def _generation_of(token: bytes) -> int:
     if type(generation) is not int or generation < 0:
         raise BadDocument("no place in a stream")
     return generation
+
+
+def _gather(
+    doing: str, limit: int, fill: Callable[[], bool], take: Callable[[int], list[Record | Control]]
+) -> tuple[list[Record | Control], bool]:
+    """Up to `limit` items and whether they are the last for now. Raises as `as_ours` does, with nothing taken."""
+    items: list[Record | Control] = []
+    at_end = False
+    try:
+        with as_ours(doing):
+            while len(items) < limit and not at_end:
+                at_end = not fill()
+                items += take(limit - len(items))
+            # A full batch may still be the last: only a look tells.
+            at_end = at_end or not fill()
+    except AgentError:
+        # What was taken must not be lost with the error; the next call meets it again.
+        if not items:
+            raise
+    return items, at_end
 
 
 def _take(cutter: LineCutter, count: int, generation: int, partition: int) -> list[Record | Control]:
