@@ -3,8 +3,10 @@
 The one rule: a builder makes what it is asked for; nothing is opened here.
 """
 
+import asyncio
 import gc
 import logging
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -36,6 +38,15 @@ LETTERS = "dead-letters.jsonl"
 def wall_clock() -> Millis:
     """Unix time in ms."""
     return Millis(time.time_ns() // 1_000_000)
+
+
+def stop_on_signals() -> asyncio.Event:
+    """What SIGTERM and SIGINT set from now on, in the running loop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
 
 
 def policy_files(path: Path | None) -> Mapping[str, bytes]:

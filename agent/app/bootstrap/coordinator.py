@@ -6,7 +6,6 @@ The one rule: every write goes through the store that asks the lease first.
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import time
 import uuid
@@ -45,6 +44,7 @@ from agent.app.bootstrap.common import (
     load_policy_at,
     meaning_of,
     quieten,
+    stop_on_signals,
     wall_clock,
     wishes_of,
 )
@@ -104,10 +104,7 @@ class Partitions:
 async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
     if settings.cluster.id == "solo":
         raise BadUsage("cluster.id is not set", hint="name this cluster; it stands in every report and ledger")
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     policy = await asyncio.to_thread(load_policy_at, policy_path)
     me = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     say(f"coordinator {me} of cluster {settings.cluster.id}, policy {policy.digest[:12]}")

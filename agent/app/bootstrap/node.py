@@ -6,7 +6,6 @@ The one rule: nothing here, nor anything it imports, knows Kubernetes (an import
 import asyncio
 import contextlib
 import os
-import signal
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
@@ -21,7 +20,7 @@ from agent.adapters.kafka import (
     KafkaReportLog,
 )
 from agent.adapters.otel import make_tracer
-from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, quieten, wall_clock
+from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, quieten, stop_on_signals, wall_clock
 from agent.app.bootstrap.patience import Stopped, patiently
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
@@ -48,10 +47,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
     node = NodeName(settings.node.name)
     if not node:
         raise BadUsage("node.name is not set", hint="in the DaemonSet: FAULT_AGENT_NODE__NAME from spec.nodeName")
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     policy = await asyncio.to_thread(load_policy_at, policy_path)
     kafka = await asyncio.to_thread(kafka_of, settings)
     machine = await asyncio.to_thread(machine_id, Path(settings.node.machine_id_file))

@@ -5,7 +5,6 @@ The one rule: in observe everything is computed on a shadow, and the folder's do
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
@@ -35,6 +34,7 @@ from agent.app.bootstrap.common import (
     limits_of,
     load_policy_at,
     meaning_of,
+    stop_on_signals,
     wall_clock,
     wishes_of,
 )
@@ -174,10 +174,7 @@ def unmet(expectations: Path, out: Path, lines: Sequence[AuditLine]) -> list[str
 
 
 async def _run(solo: Solo) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     await solo.run(stop, wall_clock)
 
 
