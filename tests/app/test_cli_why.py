@@ -110,7 +110,9 @@ def test_why_a_document_tells_each_time_it_was_written(call: Command, judged: Pa
         code, out, _ = call("why", "document", ref, "--out", judged)
         assert code == 0
         assert out.count("Z  WRITTEN  volcano-system/vcjob-fault-npu-cm\n") == 4
-        assert out.endswith("\nNow:\n  no fault is concerned\n")
+        assert out.endswith(
+            "\nNow:\n  none of these decisions names a fault\n  active   3 in all, on n1, n9; ask why node NODE\n"
+        )
 
 
 PEOPLE = f"""\

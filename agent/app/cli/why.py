@@ -192,4 +192,8 @@ def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
                 f"{f' until {utc_time(until)}' if until is not None else ''}"
             )
     if not refs:
-        yield "  no fault is concerned"
+        nodes = sorted({identity.partition("/")[0] for identity in standing.active})
+        yield "  none of these decisions names a fault"
+        if nodes:
+            named = ", ".join(nodes[:FEW]) + (" …" if len(nodes) > FEW else "")
+            yield f"  active   {len(standing.active)} in all, on {named}; ask why node NODE"
