@@ -200,6 +200,16 @@ class RealCluster:
         process.start()
         return process
 
+    def up(self, *names: str) -> None:
+        """Topics, the demo job, and these roles (n… a node role, c… a coordinator), ready, one of them leading."""
+        self.topics()
+        self.the_demo()
+        for name in names:
+            (self.node if name.startswith("n") else self.coordinator)(name)
+        self.ready()
+        if any(name.startswith("c") for name in names):
+            self.led()
+
     def ready(self, *names: str) -> None:
         """Wait until these (all, when none is named) say on /readyz that they are."""
         for name in names or self.processes:

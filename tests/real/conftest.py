@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from realcluster import RealCluster
 from services import harness
 
 T = TypeVar("T")
@@ -80,6 +81,16 @@ def kube_server() -> Iterator[harness.Kube]:
     """An API server of our own with the PodGroup CRD; KUBE_USERS have no rights but those a test gives."""
     with _there(lambda: harness.kube(users=KUBE_USERS)) as server:
         yield server
+
+
+@pytest.fixture
+def cluster(kafka_server: harness.Kafka, kube_server: harness.Kube, tmp_path: Path) -> Iterator[RealCluster]:
+    """Topics, roles and a demo job of this test alone, on the servers of all."""
+    made = RealCluster(kafka_server.endpoint, kube_server, tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.fixture(scope="session")

@@ -30,26 +30,6 @@ MEMORY_MB = 160
 WELL = ("recovered",) * 4
 
 
-@pytest.fixture
-def cluster(kafka_server: harness.Kafka, kube_server: harness.Kube, tmp_path: Path) -> Iterator[RealCluster]:
-    made = RealCluster(kafka_server.endpoint, kube_server, tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def up(cluster: RealCluster, *names: str) -> None:
-    """Topics, the demo job, these roles, ready, and one of the coordinators leading."""
-    cluster.topics()
-    cluster.the_demo()
-    for name in names:
-        (cluster.node if name.startswith("n") else cluster.coordinator)(name)
-    cluster.ready()
-    if any(name.startswith("c") for name in names):
-        cluster.led()
-
-
 def pass_time(seconds: float) -> None:
     """An outage takes its time; nothing is waited for meanwhile."""
     end = time.monotonic() + seconds
@@ -94,7 +74,7 @@ def a_recovery(cluster: RealCluster) -> None:
 
 
 def test_a_broker_that_is_restarted(cluster: RealCluster, kafka_server: harness.Kafka) -> None:
-    up(cluster, "n1", "c1", "c2")
+    cluster.up("n1", "c1", "c2")
     cluster.occur(SEPARATE, 9)
     cluster.until("before", lambda: cluster.shown(SEPARATE))
     kafka_server.restart()
@@ -106,7 +86,7 @@ def test_a_broker_that_is_restarted(cluster: RealCluster, kafka_server: harness.
 
 
 def test_a_broker_that_is_gone_for_a_while(cluster: RealCluster, kafka_server: harness.Kafka) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(SEPARATE, 9)
     cluster.until("before", lambda: cluster.shown(SEPARATE))
     with away(kafka_server.process.kill, kafka_server.start):
@@ -122,7 +102,7 @@ def test_a_broker_that_is_gone_for_a_while(cluster: RealCluster, kafka_server: h
 
 
 def test_a_broker_that_stands_still(cluster: RealCluster, kafka_server: harness.Kafka) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     with away(kafka_server.process.pause, kafka_server.process.resume):
         pass_time(OUTAGE_S)
     cluster.occur(SEPARATE)
@@ -131,7 +111,7 @@ def test_a_broker_that_stands_still(cluster: RealCluster, kafka_server: harness.
 
 
 def test_reports_that_are_refused_for_a_while_because_they_are_too_large(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     limit(cluster, "reports", 200)
     cluster.occur(SEPARATE, 0)
     cluster.until("it is told", lambda: "" if "larger than the topic takes" in cluster.said("n1") else "not yet")
@@ -195,7 +175,7 @@ def test_a_right_to_write_that_is_taken_away_for_a_while(
 
 
 def test_a_producer_that_sends_each_message_twice(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     occur, recover = event(REQUEST, "occur"), event(REQUEST, "recover")
     cluster.send(occur, occur)
     cluster.until("U", lambda: cluster.statuses(*FOUR, retry=0))
@@ -208,7 +188,7 @@ def test_a_producer_that_sends_each_message_twice(cluster: RealCluster) -> None:
 
 
 def test_two_agents_of_one_node_of_which_the_older_was_asleep(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(SEPARATE, 0)
     cluster.until("before", lambda: cluster.shown(SEPARATE))
     cluster.processes["n1"].pause()
@@ -231,7 +211,7 @@ def test_two_agents_of_one_node_of_which_the_older_was_asleep(cluster: RealClust
 
 
 def test_an_api_server_that_is_gone_for_a_while(cluster: RealCluster, kube_server: harness.Kube) -> None:
-    up(cluster, "n1", "c1", "c2")
+    cluster.up("n1", "c1", "c2")
     cluster.occur(SEPARATE, 8)
     cluster.until("before", lambda: cluster.shown(SEPARATE))
     with away(kube_server.apiserver.kill, kube_server.start_apiserver):
@@ -246,7 +226,7 @@ def test_an_api_server_that_is_gone_for_a_while(cluster: RealCluster, kube_serve
 
 
 def test_an_etcd_that_is_restarted(cluster: RealCluster, kube_server: harness.Kube) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(SEPARATE, 9)
     cluster.until("before", lambda: cluster.shown(SEPARATE))
     with away(kube_server.etcd.kill, kube_server.start_etcd):
@@ -260,7 +240,7 @@ def test_an_etcd_that_is_restarted(cluster: RealCluster, kube_server: harness.Ku
 @pytest.mark.parametrize("moment", ["document rendered", "ledger rendered"])
 def test_a_leader_that_stood_still_beyond_its_lease_with_a_write_in_hand(moment: str, cluster: RealCluster) -> None:
     cluster.trap = cluster.folder / "armed"
-    up(cluster, "n1", "c1", "c2")
+    cluster.up("n1", "c1", "c2")
     first = cluster.leader()
     arm(cluster.trap, moment, signal.SIGSTOP)
     cluster.occur(REQUEST)
@@ -288,7 +268,7 @@ def running_leader(cluster: RealCluster, stopped: str) -> str:
 
 
 def test_another_hand_that_keeps_changing_the_same_document(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(REQUEST)
     cluster.until("U", lambda: cluster.statuses(*FOUR, retry=0))
     ours = cluster.config_map("train", "reset-config-demo")["reset.json"]
@@ -328,7 +308,7 @@ def test_a_shared_document_that_is_nearly_full_keeps_what_others_have_in_it(clus
     namespace, name = VCJOB
     meta = {"name": name, "namespace": namespace}
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"theirs": theirs}})
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     for device in range(4):
         cluster.occur(SEPARATE, device)
     cluster.until("the faults", lambda: cluster.shown(*[SEPARATE] * 4))
@@ -340,7 +320,7 @@ def test_a_shared_document_that_is_nearly_full_keeps_what_others_have_in_it(clus
 
 
 def test_edges_that_passed_while_no_coordinator_ran_are_acted_on(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.stop("c1")
     at = time.time_ns() // 1_000_000
     cluster.send(event(REQUEST, "occur", 2, at=at), event(REQUEST, "recover", 2, at=at + 100))

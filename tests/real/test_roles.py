@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +14,6 @@ from services import harness
 
 SEPARATE, REQUEST, RESET_NPU, DOWN = "80E18402", "80C98000", "80E24E00", "2C000031"
 FOUR = ("unrecovered",) * 4
-
-
-@pytest.fixture
-def cluster(kafka_server: harness.Kafka, kube_server: harness.Kube, tmp_path: Path) -> Iterator[RealCluster]:
-    made = RealCluster(kafka_server.endpoint, kube_server, tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def up(cluster: RealCluster, *names: str) -> None:
-    """Topics, the demo job, and these roles (n… a node role, c… a coordinator), ready, one of them leading."""
-    cluster.topics()
-    cluster.the_demo()
-    for name in names:
-        (cluster.node if name.startswith("n") else cluster.coordinator)(name)
-    cluster.ready()
-    if any(name.startswith("c") for name in names):
-        cluster.led()
 
 
 def entry(**changed: Any) -> dict[str, Any]:
@@ -64,7 +43,7 @@ def entry(**changed: Any) -> dict[str, Any]:
 def test_a_card_that_must_be_separated_is_in_fault_node_and_its_pods_replacement_is_recorded(
     cluster: RealCluster,
 ) -> None:
-    up(cluster, "n1", "n2", "c1")
+    cluster.up("n1", "n2", "c1")
     retries = {DEMO_JOB: {"UUID": DEMO_UID, "Times": 3}}
     cluster.until("the job", lambda: "" if retries_of(cluster) == retries else f"{retries_of(cluster)}")
     at = time.time_ns() // 1_000_000
@@ -92,7 +71,7 @@ def retries_of(cluster: RealCluster) -> Any:
 
 
 def test_a_request_to_restart_is_driven_through_reset_json_and_raises_the_retry_once(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(REQUEST)
     cluster.until("U", lambda: cluster.statuses(*FOUR, retry=0))
     written = cluster.reset()
@@ -114,7 +93,7 @@ def test_a_request_to_restart_is_driven_through_reset_json_and_raises_the_retry_
 
 
 def test_a_reset_that_nobody_would_carry_out_is_not_asked_for(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(RESET_NPU)
     cluster.until("the reason", lambda: "" if "NO_RESET_EXECUTOR" in texts(cluster.reasons(), DEMO_JOB) else "none")
     assert cluster.reset() == {}
@@ -122,7 +101,7 @@ def test_a_reset_that_nobody_would_carry_out_is_not_asked_for(cluster: RealClust
 
 
 def test_each_decision_is_one_event_beside_the_pod_or_node_that_it_concerns(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(REQUEST)
     cluster.occur(SEPARATE, 9)
     cluster.until("U", lambda: cluster.statuses(*FOUR, retry=0))
@@ -150,7 +129,7 @@ def test_each_decision_is_one_event_beside_the_pod_or_node_that_it_concerns(clus
 def test_observe_is_the_default_and_writes_nothing_but_the_lease_and_words_for_people(cluster: RealCluster) -> None:
     del cluster.settings["mode"]
     cluster.take("shared-documents", "jobs-in-namespace")
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(REQUEST)
     cluster.until("the reason", lambda: "" if "OBSERVE" in texts(cluster.reasons(), DEMO_JOB) else "none")
     for namespace in ("train", "fault-agent", VCJOB[0], RECORDS[0]):
@@ -167,7 +146,7 @@ def test_observe_is_the_default_and_writes_nothing_but_the_lease_and_words_for_p
 def test_a_node_that_goes_down_with_its_agent_is_shown_and_the_returning_agent_changes_nothing_twice(
     cluster: RealCluster,
 ) -> None:
-    up(cluster, "n1", "n2", "c1")
+    cluster.up("n1", "n2", "c1")
     cluster.processes["n1"].kill()
     down: dict[str, Any] = {"resource": "ipmi", "location": {"deviceType": "BMC", "deviceId": "1"}}
     cluster.occur(DOWN, None, **down)
@@ -203,7 +182,7 @@ def told_once(cluster: RealCluster) -> dict[str, int]:
 
 
 def test_the_standby_takes_over_from_a_leader_that_was_killed(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1", "c2")
+    cluster.up("n1", "c1", "c2")
     first = cluster.leader()
     cluster.occur(REQUEST)
     cluster.until("U", lambda: cluster.statuses(*FOUR, retry=0))
@@ -216,7 +195,7 @@ def test_the_standby_takes_over_from_a_leader_that_was_killed(cluster: RealClust
 
 
 def test_a_leader_that_ends_in_order_is_followed_at_once_and_all_end_with_zero(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1", "c2")
+    cluster.up("n1", "c1", "c2")
     first = cluster.leader()
     process = cluster.processes[first]
     process.stop()
@@ -226,7 +205,7 @@ def test_a_leader_that_ends_in_order_is_followed_at_once_and_all_end_with_zero(c
 
 
 def test_two_clusters_on_one_topic_do_not_act_on_each_other(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.node("n2", cluster={"id": "other"})
     cluster.ready("n2")
     cluster.occur(SEPARATE, 2, "n2")
@@ -245,7 +224,7 @@ def test_two_clusters_on_one_topic_do_not_act_on_each_other(cluster: RealCluster
 
 
 def test_dead_letters_are_listed_shown_and_sent_again_under_a_new_id(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     key, fault = event(SEPARATE, "occur")
     cluster.send((key, fault.replace(b'"version": "1.0"', b'"version": "9.9"')), (None, b"{}"), ("nx", fault))
     cluster.until("three letters", lambda: "" if len(cluster.letters()) == 3 else f"{len(cluster.letters())}")
@@ -267,7 +246,7 @@ def test_dead_letters_are_listed_shown_and_sent_again_under_a_new_id(cluster: Re
 
 
 def test_records_as_large_as_the_topic_takes_cost_themselves_and_nothing_else(cluster: RealCluster) -> None:
-    up(cluster, "n1")
+    cluster.up("n1")
     key, fault = event(SEPARATE, "occur")
     cluster.send((key, b"x" * 1_320_000))
     cluster.send((key, b"no json"), headers=[("theirs", b"y" * 1_310_000)])
@@ -305,7 +284,7 @@ def test_partitions_that_are_added_are_read_too(cluster: RealCluster) -> None:
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.occur(SEPARATE, 0)
     cluster.until("before", lambda: cluster.shown(SEPARATE))
     topic, bootstrap = cluster.topic("events"), cluster.kafka.bootstrap
@@ -321,7 +300,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(cluster: RealClus
 
 
 def test_a_job_in_a_namespace_without_rights_waits_alone(cluster: RealCluster) -> None:
-    up(cluster, "n1", "c1")
+    cluster.up("n1", "c1")
     cluster.apply(*one_pod_job(7, namespace="closed"))
     cluster.until("refused", lambda: "" if "DOCUMENT_REFUSED" in texts(cluster.reasons(), "closed/j7") else "not yet")
     cluster.occur(REQUEST, 7)
