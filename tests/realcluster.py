@@ -94,7 +94,7 @@ class RealCluster:
     # --- what the cluster is given
 
     def _furnish(self) -> None:
-        """The namespaces, account and rights of deploy/, once a server; and nothing of an earlier test."""
+        """The namespaces, account and rights of deploy/, once a server."""
         if self.admin.server not in _furnished:
             for namespace in ("train", "closed"):
                 made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -103,6 +103,10 @@ class RealCluster:
                 self.kube.kubectl("apply", "-f", str(DEPLOY / "base" / f"{name}.yaml"))
             self.give(*RIGHTS)
             _furnished.add(self.admin.server)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Leave nothing for the next test: others use the same names on the same server."""
         for kind in ("Pod", "PodGroup", "ConfigMap", "Lease", "Event"):
             for namespace in (*OURS, "default"):
                 force = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -273,10 +277,11 @@ class RealCluster:
             process.stop()
 
     def close(self) -> None:
-        """End all that runs."""
+        """End all that runs and remove what was made."""
         for process in self.processes.values():
             process.kill()
         self.give(*self._taken)
+        self._clear()
 
     def run(self, *words: str, seconds: float = 30, env: Mapping[str, str] | None = None) -> tuple[int, str]:
         """A command of the agent to its end: exit code, and all that it said."""
