@@ -95,8 +95,10 @@ class NodeSide:
             self._dirty.add(node)
 
     def skip(self, node: NodeName, record: Record, now: Millis) -> None:
-        """Another node's record in a partition this node reads: only its place is noted."""
-        book = self._books.setdefault(node, NodeBook(node, self._max_event_age))
+        """A record that says nothing of this node: only its place is noted. Of a run of them the last is enough."""
+        book = self._books.get(node)
+        if book is None:
+            book = self._books[node] = NodeBook(node, self._max_event_age)
         evolve(book, Advanced(now, record.position, record_digest(record)))
 
     def take(self, record: Record, now: Millis, taken: Taken) -> None:

@@ -6,16 +6,17 @@ its node steps back. It knows no Kubernetes.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.app.abreast import together
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.app.trouble import Trouble
 from agent.domain.events import Decision, NodeReport, Record
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
-from agent.ports import DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
+from agent.ports import Control, DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
 from agent.wire.audit import AuditLine, encode_audit
 from agent.wire.places import decode_places, encode_places
 from agent.wire.report import decode
@@ -145,9 +146,7 @@ class NodeRole:
         batch = await self._p.source.read(READ_LIMIT)
         for notice in batch.notices:
             self._say(notice)
-        for item in batch.items:
-            if isinstance(item, Record):
-                self._take(item)
+        self._take(batch.items)
         if batch.at_end:
             self._note_places(batch.resume)
         if batch.at_end and not self._side.caught_up:
@@ -296,16 +295,9 @@ class NodeRole:
             self._writing.over()
 
     async def _everything(self) -> None:
-        """A journal that takes no reasons keeps no fault back: it is told once the report is out."""
+        """A journal that takes no reasons keeps no fault back; they are told once it does."""
         await self._letters()
-        untold: AgentError | None = None
-        try:
-            await self._reasons()
-        except AgentError as error:
-            untold = error
-        await self._report()
-        if untold is not None:
-            raise untold
+        await together(self._reasons, self._report)
 
     async def _letters(self) -> None:
         taken = self._taken
@@ -361,17 +353,31 @@ class NodeRole:
         with contextlib.suppress(AgentError):
             await self._everything()
 
-    def _take(self, record: Record) -> None:
-        """Ours is decided; another node's in the same partition only moves our place."""
-        now = self._p.now()
-        at = now if self._side.caught_up else Millis(min(record.timestamp or now, now))
-        if record.key == self._p.node.encode():
-            self._side.take(record, at, self._taken)
+    def _take(self, items: Sequence[Record | Control]) -> None:
+        """Ours are decided; others' in the same partition only move our place, a run of them in one step."""
+        now, node = self._p.now(), self._p.node
+        name = node.encode()
+        passed: dict[int, Record] = {}
+        for record in items:
+            if not isinstance(record, Record):
+                continue
+            if record.key != name:
+                passed[record.position.partition] = record
+                continue
+            self._pass(passed, now)
+            self._side.take(record, self._stream_time(record, now), self._taken)
             # Also one that changes nothing, or could not be used: who waits for it must see that it was read.
-            self._side.claim(self._p.node)
+            self._side.claim(node)
             self._side.eventful = True
-        else:
-            self._side.skip(self._p.node, record, at)
+        self._pass(passed, now)
+
+    def _pass(self, passed: dict[int, Record], now: Millis) -> None:
+        for record in passed.values():
+            self._side.skip(self._p.node, record, self._stream_time(record, now))
+        passed.clear()
+
+    def _stream_time(self, record: Record, now: Millis) -> Millis:
+        return now if self._side.caught_up else Millis(min(record.timestamp or now, now))
 
     async def _wait(self, stop: asyncio.Event) -> None:
         """Until more may be there, or a report or a deadline is due."""

@@ -1,17 +1,18 @@
 """One slot per document: render onto the live object, compare-and-swap, say what came of it.
 
-The one rule: a document is always rendered from the live object inside the retry, never from a remembered one,
-so entries of others survive and a lost race costs a second look, not a lost write.
+The one rule: a document is rendered inside the retry, onto the version that the write then names, so entries of others
+survive and a lost race costs a second look, not a lost write.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from agent.domain.vocab import Mode, Reason
 from agent.errors import AgentError, BadDocument, Verdict
-from agent.ports import ConfigMap, DocumentStore
+from agent.ports import ConfigMap
 
 CONFLICT_TRIES = 8
 """Lost races in a row before the document waits for its next cause; a fighting writer is met without a fight."""
@@ -49,10 +50,22 @@ class Published:
     """The object as it is stored now."""
 
 
+class Documents(Protocol):
+    """What a publisher asks of a DocumentStore; the object that `get` gives may be the one last seen."""
+
+    async def get(self, namespace: str, name: str) -> ConfigMap | None:
+        """The document, or None. Raises BadDocument, Unavailable, Refused."""
+        ...
+
+    async def put(self, document: ConfigMap) -> ConfigMap:
+        """As it is stored. Raises Conflict when another version stands there, Unavailable, Refused, Fenced."""
+        ...
+
+
 class Publisher:
     """Writes through a store; a document that was refused is parked by itself and the others go on."""
 
-    def __init__(self, store: DocumentStore, manager: str) -> None:
+    def __init__(self, store: Documents, manager: str) -> None:
         self._store = store
         self._manager = manager
 

@@ -8,6 +8,7 @@ from rolerig import N1, Bus, Clock, NodeRig, Stream, a_report, quiet
 
 from agent.app import node_role
 from agent.domain.events import ActiveFault, FaultKey, Rating, Scanned
+from agent.domain.node import record_digest
 from agent.domain.policy import Policy
 from agent.domain.vocab import DeadReason, Millis, OccurrenceId, Plane, Source
 from agent.errors import CannotRun, Refused, Unavailable
@@ -255,6 +256,26 @@ async def test_records_of_other_nodes_only_move_the_place() -> None:
     last = rig.bus.last()
     assert (last.scanned[0].offset, last.active) == (3, ())
     assert rig.bus.letters == []
+    await rig.end()
+
+
+async def test_a_run_of_records_of_other_nodes_counts_as_its_last_in_each_partition() -> None:
+    rig = NodeRig()
+    rig.stream.fault(SEPARATE, -50, node="n2")
+    rig.stream.fault(SEPARATE, -10, node="n3")
+    rig.stream.fault(SEPARATE, -20, node="n2")
+    older = rig.stream.fault(REQUEST, -40)
+    last = rig.stream.fault(SEPARATE, -5, node="n3")
+    apart = rig.stream.fault(SEPARATE, -7, node="n2", partition=1)
+    await rig.up()
+    report = rig.bus.last()
+    assert codes(rig) == [REQUEST]
+    assert {place: (at.offset, at.time) for place, at in report.scanned.items()} == {
+        0: (5, T0 - 5000),
+        1: (1, T0 - 7000),
+    }
+    assert report.scanned[0].digest == record_digest(last) != record_digest(older)
+    assert report.scanned[1].digest == record_digest(apart)
     await rig.end()
 
 
