@@ -18,11 +18,13 @@ from virtualtime import VirtualTime
 from agent.adapters.memory import Failures, MemoryDocumentStore
 from agent.adapters.otel import SilentTracer
 from agent.adapters.overlay import OverlayStore
+from agent.app.abreast import WIDTH
 from agent.app.bootstrap import limits_of, wishes_of
 from agent.app.coordinator_app import Coordinator
 from agent.app.coordinator_role import CoordinatorParts, CoordinatorRole
 from agent.app.deputy import Deputy
 from agent.app.fencedstore import FencedStore
+from agent.app.lastseen import LastSeen
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
 from agent.app.node_role import NodeParts, NodeRole
@@ -437,7 +439,15 @@ class NotingStore:
         self.writes.append(stored)
         self._bus.writes.append(stored.name)
         self._objects.set(
-            {"kind": "ConfigMap", "metadata": {"namespace": stored.namespace, "name": stored.name}, "data": {}}
+            {
+                "kind": "ConfigMap",
+                "metadata": {
+                    "namespace": stored.namespace,
+                    "name": stored.name,
+                    "resourceVersion": stored.resource_version,
+                },
+                "data": {},
+            }
         )
         return stored
 
@@ -491,11 +501,13 @@ class CoordinatorRig:
         self.coordinator = Coordinator(
             self.book,
             self.store,
-            Ledgers(self.store, made.namespace),
+            Ledgers(self.store, made.namespace, WIDTH),
             replace(wishes_of(made, mode, solo=False), zone=UTC),
             SilentTracer(),
             lambda decision: roles[0].tell(decision),
             lambda: roles[0].flush_audit(),
+            documents := LastSeen(self.store),
+            WIDTH,
         )
         self.deputy = make_deputy(self.book)
 
@@ -512,6 +524,7 @@ class CoordinatorRig:
                 audit=self.audit,
                 world=World(self.book, remembers=False),
                 coordinator=self.coordinator,
+                documents=documents,
                 deputy=self.deputy,
                 tombstone=self.log.tombstone,
                 announce=announce,

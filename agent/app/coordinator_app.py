@@ -4,16 +4,18 @@ The one rule: decide, then write the ledgers, then the documents; a document is 
 """
 
 import asyncio
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from agent.app import documents as docs
+from agent.app.abreast import abreast, together
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
-from agent.app.publisher import Published
-from agent.app.slots import Slots
+from agent.app.publisher import Documents, Published
+from agent.app.slots import Slot, Slots
+from agent.app.trouble import defect
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
 from agent.domain.events import Decision, NodeReport
 from agent.domain.ledger import last_decided
@@ -21,13 +23,15 @@ from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
 from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
-from agent.wire.railfile import encode_plan, plan_document
 from agent.wire.resetfile import RESET_JSON, decode_reset
 
 NO_JOB = JobId("")
 RESET_PREFIX = "reset-config-"
 REFUSED_AGAIN = MINUTE
 """Before a document or ledger that was refused is tried again, ms."""
+PLAN = "plan"
+_LEVELS = frozenset({Shared.VCJOB.value})
+"""Documents that show levels, and counters only as ledgers already have them."""
 ROUNDS = 12
 """Decide-and-write rounds of one step. A recovery needs three at most; more would be a circle, and is told."""
 
@@ -44,11 +48,18 @@ class Coordinator:
         tracer: Tracer,
         tell: Callable[[Decision], None],
         flush: Callable[[], Awaitable[None]],
+        documents: Documents | None = None,
+        width: int = 1,
     ) -> None:
+        """`documents`: where the documents are, when that is not plainly the store of the ledgers. `width`: calls
+        under way at one time; with 1 each waits for the one before, reasons first, and the same input gives the same
+        order of everything.
+        """
+        self._width = width
         self.book = book
         self._store = store
         self._ledgers = ledgers
-        self._press = Press(book, store, ledgers, wishes)
+        self._press = Press(book, documents or store, ledgers, wishes)
         self._wishes = wishes
         self._tracer = tracer
         self._tell = tell
@@ -95,7 +106,7 @@ class Coordinator:
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
         for job in self._ledgers.plans:
-            self._slots.add(("plan", job))
+            self._slots.add((PLAN, job))
         if self.book.cluster.term > term:
             raise Fenced(f"term {self.book.cluster.term} has written already, this is term {term}")
         if self.book.cluster.term < term:
@@ -203,14 +214,19 @@ class Coordinator:
             self._jobs.clear()
             self._nodes.clear()
             traces = self._decide(jobs, nodes, now)
+            self._note_slots(jobs)
             try:
-                await self._flush()  # once the ledger says done, the reasons are not made again
+                if self._width > 1 and self._slots.only(_LEVELS) and not self._ledgers.behind(self.book):
+                    # What follows from levels alone needs no intent: it waits neither for reasons nor for a ledger.
+                    await self._publish(now, traces)
+                    await self._keep(now)
+                    continue
                 await self._keep(now)
             except BaseException:
                 self._jobs.update(jobs)
                 self._nodes.update(nodes)
                 raise
-            await self._publish(jobs, now, traces)
+            await self._publish(now, traces)
         self._tell(Decision(now, Reason.RECOVERY_RUNNING, detail=f"still changing after {ROUNDS} rounds"))
 
     async def _look(self, now: Millis) -> None:
@@ -233,7 +249,14 @@ class Coordinator:
                     self._jobs.add(job)
 
     async def _keep(self, now: Millis) -> None:
-        """Bring the ledgers to the store. A job whose ledger is refused waits alone, with nothing of it done."""
+        """Reasons, and the ledgers that make them final. A job whose ledger is refused waits alone."""
+        if self._width == 1:
+            await self._flush()
+            await self._store_ledgers(now)
+        else:
+            await together(self._flush, partial(self._store_ledgers, now))
+
+    async def _store_ledgers(self, now: Millis) -> None:
         for job, place, why in await self._ledgers.store(self.book):
             detail = f"{why}; nothing is begun or written for this job until it is allowed"
             self._tell(Decision(now, Reason.DOCUMENT_REFUSED, job=job, detail=detail, document=place))
@@ -250,10 +273,8 @@ class Coordinator:
             if not self._is_unknown(node):
                 try:
                     verdict = decide_node(self.book, node, now)
-                except (
-                    Exception
-                ) as error:  # a defect of ours costs one node its entry's freshness, not the others theirs
-                    self._tell(Decision(now, Reason.INTERNAL, node=node, detail=_defect(error)))
+                except Exception as error:  # a defect of ours costs one node its freshness, not the others theirs
+                    self._tell(Decision(now, Reason.INTERNAL, node=node, detail=defect(error)))
                     continue
                 self._take(verdict, NO_JOB, traces)
         for job in jobs:
@@ -263,12 +284,12 @@ class Coordinator:
             except Exception as error:  # and one job its answers
                 self.book.frozen.add(job)
                 self.book.deadlines.pop(job, None)
-                self._tell(Decision(now, Reason.INTERNAL, job=job, detail=_defect(error)))
+                self._tell(Decision(now, Reason.INTERNAL, job=job, detail=defect(error)))
                 continue
             self._take(verdict, job, traces)
             if job in verdict.plans:
-                self._slots.add(("plan", job))
-                self._note_plan(job)
+                self._slots.add((PLAN, job))
+                self._ledgers.note_plan(self.book, job)
         return traces
 
     def _is_unknown(self, node: NodeName) -> bool:
@@ -301,21 +322,8 @@ class Coordinator:
                 for name in (job, NO_JOB):
                     traces.setdefault(name, span.traceparent or trace)
 
-    def _note_plan(self, job: JobId) -> None:
-        plan = self.book.plans[job]
-        document = plan_document(
-            plan.answer,
-            cluster=self.book.cluster_id,
-            job=plan.job,
-            incarnation=plan.incarnation,
-            plan=plan.id,
-            faults=plan.faults,
-            at=plan.at,
-        )
-        self._ledgers.plans[job] = encode_plan(document)
-
-    async def _publish(self, jobs: list[JobId], now: Millis, traces: Mapping[JobId, str]) -> None:
-        """Every document that may have changed; one that does not answer holds up no other and is tried again."""
+    def _note_slots(self, jobs: Iterable[JobId]) -> None:
+        """Every document that may have changed."""
         for job in jobs:
             ledger = self.book.ledgers.get(job)
             if ledger is not None and ledger.courses:
@@ -323,31 +331,44 @@ class Coordinator:
         for shared in self.book.changed:
             self._slots.add((shared, NO_JOB))
         self.book.changed.clear()
-        failed: AgentError | None = None
+
+    async def _publish(self, now: Millis, traces: Mapping[JobId, str]) -> None:
+        """Every slot that is due; one that does not answer holds up no other and is tried again."""
+        failed: list[AgentError] = []
         slots = self._slots.take(now)
-        for slot in slots:
-            kind, job = slot
-            trace = traces.get(job, "")
-            with self._tracer.span("document", trace, kind=kind, job=job) as span:
-                try:
-                    done, verdict = await self._press.publish(kind, job, now)
-                except (Conflict, Unavailable) as error:
-                    failed = failed or error
-                    self._slots.add(slot)
-                    continue
-                except BaseException:
-                    for left in slots[slots.index(slot) :]:
-                        self._slots.add(left)
-                    raise
-                if verdict.ledgers:
-                    self._take(verdict, job, {})
-                    self._jobs.add(job)
-                if done is not None:
-                    span.set(document=f"{done.namespace}/{done.name}", reason=str(done.reason))
-                    self._told(kind, job, done, now, trace)
-                    self._follow_up(slot, done, now)
-        if failed is not None:
-            raise failed
+        left = set(slots)
+
+        async def publish(slot: Slot) -> None:
+            try:
+                await self._publish_one(slot, now, traces.get(slot[1], ""))
+            except (Conflict, Unavailable) as error:
+                failed.append(error)
+            else:
+                left.discard(slot)
+
+        try:
+            # A plan's reservations are moved on in a ledger that all plans share: one after the other. Then what a
+            # job waits for, then what is for all to see.
+            await abreast(publish, [slot for slot in slots if slot[0] == PLAN], width=1)
+            await abreast(publish, [slot for slot in slots if slot[0] != PLAN and slot[1]], self._width)
+            await abreast(publish, [slot for slot in slots if not slot[1]], self._width)
+        finally:
+            for slot in left:
+                self._slots.add(slot)
+        if failed:
+            raise failed[0]
+
+    async def _publish_one(self, slot: Slot, now: Millis, trace: str) -> None:
+        kind, job = slot
+        with self._tracer.span("document", trace, kind=kind, job=job) as span:
+            done, verdict = await self._press.publish(kind, job, now)
+            if verdict.ledgers:
+                self._take(verdict, job, {})
+                self._jobs.add(job)
+            if done is not None:
+                span.set(document=f"{done.namespace}/{done.name}", reason=str(done.reason))
+                self._told(kind, job, done, now, trace)
+                self._follow_up(slot, done, now)
 
     def _follow_up(self, slot: tuple[str, JobId], done: Published, now: Millis) -> None:
         """What was refused is tried again; what another hand keeps changing is left to it for a while."""
@@ -373,8 +394,3 @@ class Coordinator:
         reason = Reason.OBSERVE if shadow else done.reason
         detail = f"would be: {done.detail}" if shadow else done.detail
         self._tell(Decision(now, reason, job=job, detail=detail, document=f"{done.namespace}/{done.name}", trace=trace))
-
-
-def _defect(error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (in {frame.name}, line {frame.lineno}); left as it is until the next start"

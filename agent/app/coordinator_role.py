@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from agent.app.coordinator_app import Coordinator
 from agent.app.deputy import Deputy, told_by_deputy
+from agent.app.lastseen import LastSeen
 from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Record, Scanned
@@ -69,6 +70,8 @@ class CoordinatorParts:
     audit: Journal
     world: World
     coordinator: Coordinator
+    documents: LastSeen
+    """Where the coordinator writes documents: told here of each change that is seen."""
     deputy: Deputy
     tombstone: Callable[[NodeName], Awaitable[None]]
     announce: Callable[[AuditLine], Awaitable[None]]
@@ -179,7 +182,8 @@ class CoordinatorRole:
             namespace, name = str(of.get("namespace", "")), str(of.get("name", ""))
             touched = p.world.apply(item) if what == "set" else p.world.delete(kind, namespace, name)
             p.coordinator.touched(touched.jobs, touched.nodes)
-            if kind == "ConfigMap":
+            version = str(of.get("resourceVersion", "")) if what == "set" else ""
+            if kind == "ConfigMap" and p.documents.heard(namespace, name, version):
                 p.coordinator.document_changed(namespace, name)
         self._tell_findings()
         fresh: dict[NodeName, NodeReport] = {}
@@ -284,21 +288,34 @@ class CoordinatorRole:
             await self._p.leave(self._p.now(), self.tell, self.flush_audit)
 
     async def _turn(self) -> None:
+        """What nodes have reported comes first; then what no node's agent has told in time."""
         p, now = self._p, self._p.now()
+        unanswered: AgentError | None = None
+        try:
+            await p.coordinator.step(now)
+        except AgentError as error:
+            if error.verdict is Verdict.STOP:
+                raise
+            unanswered = error
         if self._deaf_until <= now:
-            try:
-                await self._listen(now)
-            except AgentError as error:
-                if error.verdict is Verdict.STOP and not self._has_listened:
-                    raise
-                # What the nodes report themselves is acted on all the same.
-                self._hearing.tell(f"{error}; until then nobody speaks for silent nodes")
-                pause = BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S
-                self._deaf_until = Millis(now + int(pause * SECOND))
+            await self._try_to_listen(now)
+        if unanswered is not None:
+            raise unanswered
         await p.coordinator.step(now)
         await self.flush_audit()
         await self._bury(now)
         self.pulse.steps += 1
+
+    async def _try_to_listen(self, now: Millis) -> None:
+        try:
+            await self._listen(now)
+        except AgentError as error:
+            if error.verdict is Verdict.STOP and not self._has_listened:
+                raise
+            # What the nodes report themselves is acted on all the same.
+            self._hearing.tell(f"{error}; until then nobody speaks for silent nodes")
+            pause = BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S
+            self._deaf_until = Millis(now + int(pause * SECOND))
 
     async def _listen(self, now: Millis) -> None:
         """Hear the event stream, and decide what no node's agent has reported in time."""

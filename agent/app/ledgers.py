@@ -6,6 +6,7 @@ The one rule: a ledger somebody else has changed fences this writer; one that ca
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from agent.app.abreast import abreast
 from agent.app.documents import owner_reference
 from agent.domain.cluster import ClusterBook, take_ledger
 from agent.domain.events import Decision
@@ -22,7 +23,7 @@ from agent.wire.ledgerfile import (
     encode_job_ledger,
 )
 from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
-from agent.wire.railfile import PLAN_KEY
+from agent.wire.railfile import PLAN_KEY, encode_plan, plan_document
 from agent.wire.railfile import decode_ledger as decode_rails
 from agent.wire.railfile import encode_ledger as encode_rails
 
@@ -35,7 +36,9 @@ RESET_KEY = "reset-config"
 class Ledgers:
     """Loads the book's ledgers and stores those that have changed since."""
 
-    def __init__(self, store: DocumentStore, namespace: str) -> None:
+    def __init__(self, store: DocumentStore, namespace: str, width: int = 1) -> None:
+        """`width`: ledgers of jobs written at one time."""
+        self._width = width
         self._store = store
         self._namespace = namespace
         self._stored: dict[tuple[str, str], ConfigMap] = {}
@@ -98,6 +101,24 @@ class Ledgers:
             return
         self._stored[key] = document
 
+    def note_plan(self, book: ClusterBook, job: JobId) -> None:
+        """The job's newest rail plan goes with its ledger from now on."""
+        plan = book.plans[job]
+        document = plan_document(
+            plan.answer,
+            cluster=book.cluster_id,
+            job=plan.job,
+            incarnation=plan.incarnation,
+            plan=plan.id,
+            faults=plan.faults,
+            at=plan.at,
+        )
+        self.plans[job] = encode_plan(document)
+
+    def behind(self, book: ClusterBook) -> bool:
+        """A ledger that a document may rest on (of a job, of reservations) is not stored as it is in the book."""
+        return bool(book.dirty) or (book.rails is not None and book.rails != self._rails)
+
     async def store(self, book: ClusterBook) -> Sequence[tuple[JobId, str, str]]:
         """Write what has changed: reservations first, for they are shared between jobs, then jobs, then the cluster.
 
@@ -110,13 +131,16 @@ class Ledgers:
             await self._put(self._namespace, RAILS_NAME, {LEDGER_KEY: encode_rails(book.rails, book.cluster_id)})
             self._rails = book.rails
         refused: list[tuple[JobId, str, str]] = []
-        for job in sorted(book.dirty):
+
+        async def store(job: JobId) -> None:
             try:
                 await self._store_job(book, job)
             except Refused as error:
                 self._put_back(book, job)
                 refused.append((job, "/".join(_key_of(job)), str(error)))
             book.dirty.discard(job)
+
+        await abreast(store, sorted(book.dirty), self._width)
         if book.cluster != self._cluster and not self._cluster_frozen:
             await self._put(self._namespace, CLUSTER_NAME, {LEDGER_KEY: encode_cluster_ledger(book.cluster)})
             self._cluster = book.cluster

@@ -8,13 +8,13 @@ from zoneinfo import ZoneInfo
 
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
-from agent.app.publisher import Published, Publisher, Rendered
+from agent.app.publisher import Documents, Published, Publisher, Rendered
 from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen
 from agent.domain.rail.reservations import HoldState, advance
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.errors import BadDocument
-from agent.ports import ConfigMap, DocumentStore
+from agent.ports import ConfigMap
 from agent.wire.railfile import PLAN_KEY, decode_plan, plan_name
 
 _SEEN = (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED, Reason.NO_RESET_CONFIG)
@@ -41,7 +41,7 @@ class Wishes:
 class Press:
     """Renders and publishes; `publish` is called for one document at a time."""
 
-    def __init__(self, book: ClusterBook, store: DocumentStore, ledgers: Ledgers, wishes: Wishes) -> None:
+    def __init__(self, book: ClusterBook, store: Documents, ledgers: Ledgers, wishes: Wishes) -> None:
         self.book = book
         self._ledgers = ledgers
         self._wishes = wishes

@@ -5,6 +5,7 @@ each time, so that two hands in one document end in an alarm and not in a storm 
 """
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +36,10 @@ class Slots:
     def __bool__(self) -> bool:
         """Something is to be rendered now."""
         return bool(self._due)
+
+    def only(self, kinds: Collection[str]) -> bool:
+        """What is to be rendered now is of these kinds, all of it."""
+        return all(kind in kinds for kind, _ in self._due)
 
     def clear(self) -> None:
         """Forget all that waits; how often others have overwritten us is remembered."""

@@ -3,6 +3,7 @@
 The one rule: a loop has its own, and says when it is over, so that the same trouble later is said again.
 """
 
+import traceback
 from collections.abc import Callable
 
 
@@ -22,3 +23,10 @@ class Trouble:
     def over(self) -> None:
         """The loop works."""
         self._last = ""
+
+
+def defect(error: Exception) -> str:
+    """An error nobody foresaw, and where it came from."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"in {frame.name}, line {frame.lineno}"
+    return f"{type(error).__name__}: {error} ({where}); left as it is until the next start"

@@ -102,14 +102,18 @@ class Site:
         """host:port of the broker."""
         return self.kafka.endpoint.bootstrap
 
-    def stage(self, name: str, *, event_partitions: int = 4, **more: Any) -> Stage:
+    def stage(self, name: str, *, event_partitions: int = 4, report_partitions: int = 4, **more: Any) -> Stage:
         """New topics under a prefix of their own; `more` are settings."""
         folder = self.folder / name
         folder.mkdir()
         parts: dict[str, Any] = {
             "cluster": {"id": CLUSTER},
             "mode": "act",
-            "kafka": {"bootstrap_servers": self.bootstrap, "prefix": f"bench.{name}", "report_partitions": 4},
+            "kafka": {
+                "bootstrap_servers": self.bootstrap,
+                "prefix": f"bench.{name}",
+                "report_partitions": report_partitions,
+            },
             "kubernetes": {"kubeconfig": str(self.kube.endpoint.kubeconfig)},
             "documents": {"reset_config": {"create": True}},
             "http": {"port": 0},

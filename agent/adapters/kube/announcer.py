@@ -73,7 +73,10 @@ class KubeAnnouncer:
         *,
         controller: str = "fault-agent",
         uid_of: Callable[[str, str, str], str] | None = None,
+        behind_s: float = 0.25,
     ) -> None:
+        """`behind_s`: how long after the word an Event is sent, for the documents of the same step go first."""
+        self._behind_s = behind_s
         self._client = client
         self._now = now
         self._instance = instance[:128] or controller
@@ -131,6 +134,7 @@ class KubeAnnouncer:
     async def _send_all(self) -> None:
         while True:
             await self._news.wait()
+            await asyncio.sleep(self._behind_s)
             self._news.clear()
             while self._waiting:
                 said, count = self._waiting.popleft()

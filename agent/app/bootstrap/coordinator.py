@@ -36,6 +36,7 @@ from agent.adapters.kube import (
 from agent.adapters.memory import MemoryDocumentStore
 from agent.adapters.otel import make_tracer
 from agent.adapters.overlay import OverlayStore
+from agent.app.abreast import WIDTH
 from agent.app.bootstrap.common import (
     MANAGER,
     border_of,
@@ -56,6 +57,7 @@ from agent.app.deputy import Deputy
 from agent.app.fencedstore import FencedStore
 from agent.app.health import Watchdog
 from agent.app.herald import Herald
+from agent.app.lastseen import LastSeen
 from agent.app.lease import Election, Elector
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
@@ -190,14 +192,17 @@ async def _assemble(
     announcer.start()
     stack.push_async_callback(announcer.close)
     roles: list[CoordinatorRole] = []
+    documents = LastSeen(store)
     coordinator = Coordinator(
         book,
         store,
-        Ledgers(store, settings.namespace),
+        Ledgers(store, settings.namespace, WIDTH),
         wishes_of(settings, mode, solo=False),
         tracer,
         lambda decision: roles[0].tell(decision),
         lambda: roles[0].flush_audit(),
+        documents,
+        WIDTH,
     )
     parts = CoordinatorParts(
         cluster=settings.cluster.id,
@@ -208,6 +213,7 @@ async def _assemble(
         audit=audit,
         world=World(book, remembers=False),
         coordinator=coordinator,
+        documents=documents,
         deputy=Deputy(
             lambda: _side(policy, settings, tracer),
             book.reports,
