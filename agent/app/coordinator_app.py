@@ -17,7 +17,7 @@ from agent.app.publisher import Documents, Published
 from agent.app.slots import Slot, Slots
 from agent.app.trouble import defect
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
-from agent.domain.events import Decision, NodeReport
+from agent.domain.events import Decision, NodeReport, Scanned
 from agent.domain.ledger import last_decided
 from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
@@ -144,6 +144,11 @@ class Coordinator:
         self._jobs.update(self.book.jobs.jobs_on(node))
         # A pod may have left the node a moment before its fault is read; its job still remembers it.
         self._jobs.update(self.book.former.get(node, ()))
+
+    async def heard(self, places: Mapping[int, Scanned], now: Millis) -> None:
+        """Keep in the cluster's ledger how far the event stream was heard. Raises Unavailable, Fenced, Refused."""
+        evolve(self.book, Verdict(cluster=replace(self.book.cluster, heard=dict(places))))
+        await self._keep(now)
 
     def buried(self, node: NodeName) -> None:
         """The node's report was removed: it is gone for good, and what was written of it goes too."""
@@ -293,9 +298,7 @@ class Coordinator:
         return traces
 
     def _is_unknown(self, node: NodeName) -> bool:
-        """Nothing but an earlier entry speaks of the node, and it is there: the entry stays as it is. That nobody has
-        reported is no sign of health.
-        """
+        """Nothing but an earlier entry speaks of the node, and it is there: no report is no sign of health."""
         jobs = self.book.jobs
         if node not in self._inherited or node in self.book.reports or node in self.book.vanished:
             return False

@@ -10,19 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent.app.coordinator_app import Coordinator
-from agent.app.deputy import Deputy, told_by_deputy
+from agent.app.deputy import Deputy
+from agent.app.ear import Ear
 from agent.app.lastseen import LastSeen
 from agent.app.trouble import Trouble
 from agent.app.world import World
-from agent.domain.events import Decision, NodeReport, Record, Scanned
+from agent.domain.events import Decision, NodeReport
 from agent.domain.vocab import HOUR, SECOND, Millis, NodeName, Reason
 from agent.errors import AgentError, BadReport, Verdict
 from agent.ports import DeadLetters, FaultSource, Journal, Now, ObjectFeed, ReportFeed
 from agent.wire.audit import AuditLine, encode_audit
-from agent.wire.places import encode_places
 from agent.wire.report import decode
 
-READ_LIMIT = 2000
 TOMBSTONE_AFTER = 24 * HOUR
 """A node whose object went so long ago (ms) has its report removed."""
 UNKNOWN_AFTER = 180 * SECOND
@@ -49,7 +48,6 @@ class Pulse:
     unreadable: set[NodeName] = field(default_factory=set)
     foreign: set[NodeName] = field(default_factory=set)
     steps: int = 0
-    letters: int = 0
     untold: int = 0
     """Reasons that were let go of because the journal took none for too long."""
     reasons: dict[str, int] = field(default_factory=dict)
@@ -89,17 +87,13 @@ class CoordinatorRole:
     def __init__(self, parts: CoordinatorParts, say: Callable[[str], None]) -> None:
         self._p = parts
         self._say = say
-        self._reading, self._acting, self._hearing = Trouble(say), Trouble(say), Trouble(say)
+        self._reading, self._acting = Trouble(say), Trouble(say)
         self._lines: list[AuditLine] = []
         self._untold_since: Millis | None = None
         self._journal_again = Millis(0)
-        self._deaf_until = Millis(0)
-        self._has_listened = False
-        self._letters: list[Record] = []
+        self.ear = Ear(parts.events, parts.deputy, parts.coordinator, parts.letters, self.tell, say)
         self._waiting_since: dict[NodeName, Millis] = {}
         self._heard_at: dict[NodeName, Millis] = {}
-        self.listening = False
-        """The event stream is open: this replica stands in for silent nodes."""
         self.turns = 0
         """How often reports and objects have been read."""
         self.acted = 0
@@ -256,6 +250,7 @@ class CoordinatorRole:
         self.pulse.leading, self.pulse.term = True, term
         try:
             await self._completed.wait()
+            p.world.miss_nodes()
             await self._retry(self._leave)
             await self._retry(lambda: p.coordinator.start(p.now(), term))
             p.deputy.begin()
@@ -263,8 +258,8 @@ class CoordinatorRole:
                 await self._retry(self._turn)
                 await self._rest()
         finally:
-            self.pulse.leading = self.listening = False
-            await p.events.close()
+            self.pulse.leading = False
+            await self.ear.close()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         """Once more after a pause for as long as the world does not answer, or says no: a right may be given again,
@@ -297,58 +292,13 @@ class CoordinatorRole:
             if error.verdict is Verdict.STOP:
                 raise
             unanswered = error
-        if self._deaf_until <= now:
-            await self._try_to_listen(now)
+        await self.ear.listen(now)
         if unanswered is not None:
             raise unanswered
         await p.coordinator.step(now)
         await self.flush_audit()
         await self._bury(now)
         self.pulse.steps += 1
-
-    async def _try_to_listen(self, now: Millis) -> None:
-        try:
-            await self._listen(now)
-        except AgentError as error:
-            if error.verdict is Verdict.STOP and not self._has_listened:
-                raise
-            # What the nodes report themselves is acted on all the same.
-            self._hearing.tell(f"{error}; until then nobody speaks for silent nodes")
-            pause = BACK_OFF_S if error.verdict is Verdict.RETRY else REFUSED_S
-            self._deaf_until = Millis(now + int(pause * SECOND))
-
-    async def _listen(self, now: Millis) -> None:
-        """Hear the event stream, and decide what no node's agent has reported in time."""
-        p = self._p
-        if not self.listening:
-            await p.events.open(self._resume())
-            self.listening = self._has_listened = True
-        batch = await p.events.read(READ_LIMIT)
-        self._hearing.over()
-        for notice in batch.notices:
-            self._say(notice)
-        p.deputy.hear((item for item in batch.items if isinstance(item, Record)), now)
-        heard = p.deputy.due(now)
-        self._letters += heard.taken.letters
-        for decision in heard.taken.decisions:
-            self.tell(told_by_deputy(decision))
-        for node, report in heard.reports.items():
-            p.coordinator.stand_in(node, report)
-        if self._letters:
-            letters = list(self._letters)
-            await p.letters.append(letters)
-            self.pulse.letters += len(letters)
-            del self._letters[: len(letters)]
-
-    def _resume(self) -> bytes | None:
-        """Where the deputy begins: per partition, the earliest place that some node's report has not passed."""
-        places: dict[int, Scanned] = {}
-        for report in self._p.coordinator.book.reports.values():
-            for partition, at in report.scanned.items():
-                known = places.get(partition)
-                if known is None or (-at.generation, at.offset) < (-known.generation, known.offset):
-                    places[partition] = at
-        return encode_places(places)
 
     async def _bury(self, now: Millis) -> None:
         """Remove reports of nodes that went a day ago."""
@@ -374,7 +324,7 @@ class CoordinatorRole:
         due = [at for at in (p.coordinator.next_deadline(), p.deputy.next_deadline()) if at is not None]
         seconds = max(0.005, min([LISTEN_S, *((at - now) / SECOND for at in due)]))
         waits: list[Awaitable[object]] = [p.coordinator.woken.wait()]
-        if self._deaf_until <= now:
+        if self.ear.hears(now):
             waits.append(p.events.wait(seconds))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(first_of(*waits), seconds)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agent.app.node_app import NodeSide, Taken, letter_of
-from agent.domain.events import Decision, NodeReport, Record, Refusal
+from agent.domain.events import Decision, NodeReport, Record, Refusal, Scanned
 from agent.domain.vocab import SECOND, DeadReason, Millis, NodeName
 
 PATIENCE = 3 * SECOND
@@ -169,6 +169,17 @@ class Deputy:
         ear.side.claim(node)
         laid = ear.side.reports().get(node, report)
         return replace(laid, epoch=report.epoch, seq=report.seq, instance=report.instance)
+
+    def settled(self, places: Mapping[int, Scanned]) -> dict[int, Scanned]:
+        """How far all is decided, when the stream has been heard up to these places; costs what is waiting."""
+        settled = dict(places)
+        for ear in self._ears.values():
+            for _, record in ear.waiting:
+                at = record.position
+                last = settled.get(at.partition)
+                if last is not None and (at.generation, at.offset) < (last.generation, last.offset):
+                    settled[at.partition] = Scanned(at.generation, at.offset)
+        return settled
 
     def begin(self) -> None:
         """A new term: what was heard in an earlier one is heard again."""

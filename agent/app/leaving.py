@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
-from agent.domain.cluster import ClusterBook, evolve
+from agent.domain.cluster import ClusterBook, Verdict, evolve
 from agent.domain.cluster import leave_act as decide_leaving
 from agent.domain.events import Decision
 from agent.domain.vocab import Millis, Mode, Reason
@@ -35,6 +35,10 @@ async def leave_act(
     book.jobs = warm.jobs
     ledgers = Ledgers(store, namespace)
     await ledgers.load(book, now, lambda _: None)
+    if book.cluster.act_since is not None:
+        # Acting anew begins anew: what happens in between is then from before it.
+        evolve(book, Verdict(cluster=replace(book.cluster, act_since=None)))
+        await ledgers.store(book)
     press = Press(book, store, ledgers, replace(wishes, mode=Mode.ACT))
     for job in sorted(job for job, ledger in book.ledgers.items() if ledger.courses):
         verdict = decide_leaving(book, job, now)

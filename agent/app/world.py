@@ -141,6 +141,16 @@ class World:
                 return self._delete_config_map(namespace, name)
         return Touched()
 
+    def miss_nodes(self) -> None:
+        """Nodes that pods are bound to and that a complete list does not have went while nobody was looking. For a
+        watched cluster only: in files a Node may be left out.
+        """
+        if next(iter(self.book.jobs.nodes()), None) is None:
+            return  # no Node objects are seen at all: nothing can be said to be gone
+        jobs = self.book.jobs
+        bound = {node for job in jobs.jobs() for node in jobs.nodes_of(job.id)}
+        self.book.vanished |= {node for node in bound if jobs.node(node) is None}
+
     def keeps(self, item: Mapping[str, Any]) -> bool:
         """Whether a ConfigMap is read here; all others live in the document store."""
         return keeps(item)

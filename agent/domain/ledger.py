@@ -7,7 +7,7 @@ changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.domain.events import Occurrence
+from agent.domain.events import Occurrence, Scanned
 from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
 from agent.domain.reset import Recovery
@@ -92,6 +92,9 @@ class ClusterLedger:
     """Partition -> generation and offset up to which occurrences of no job have been told; a mark for each of them
     would outgrow the ConfigMap in one bad night. After a restart of the coordinator this decides what is said again."""
     told_at: Millis = Millis(0)
+    heard: Mapping[int, Scanned] = field(default_factory=dict)
+    """Partition -> how far the event stream was heard and nothing is left to be decided. The next leader begins there:
+    a record without a key, or where no agent looks, is in no node's report."""
 
 
 def place_of(occurrence: str) -> tuple[int, int, int] | None:

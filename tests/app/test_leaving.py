@@ -35,6 +35,23 @@ async def test_leaving_act_mode_in_a_recovery_ends_it_in_the_real_document(mode:
     assert Reason.WRITTEN in [one.reason for one in later.decisions if one.document == RESET]
 
 
+async def test_what_began_between_two_spells_of_act_mode_starts_nothing_in_the_second() -> None:
+    first = Rig(the_demo(LABELS))
+    first.tick(1)
+    await first.run()
+    between = Rig(the_demo(LABELS), settings={"mode": "observe"}, disk=first.disk)
+    between.fault(REQUEST, 5)
+    between.fault(SEPARATE, 10, node="n2")
+    await between.run()
+    again = Rig(the_demo(LABELS), disk=first.disk)
+    again.tick(20)
+    await again.run()
+    told = [one.reason for one in again.decisions if one.fault.startswith("n1/chip/2/80C98000")]
+    assert Reason.BEFORE_ACT in told
+    assert Reason.RECOVERY_STARTED not in told
+    assert await again.data(RESET) is None
+
+
 async def test_a_start_outside_act_mode_with_nothing_begun_writes_nothing() -> None:
     rig = Rig(the_demo(LABELS), settings={"mode": "observe"})
     rig.fault(REQUEST)

@@ -330,7 +330,7 @@ async def _watch(events: KafkaFaultSource, status: Status, role: CoordinatorRole
         if role.acted != acted or not role.pulse.leading:
             acted = role.acted
             status.acting.turned(now)
-        if role.listening:
+        if role.ear.is_open:
             # A broker that does not answer is nothing that a restart would mend.
             with contextlib.suppress(AgentError):
                 status.acting.observe(await events.look(), wall_clock())
@@ -350,7 +350,7 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
     yield "gauge", "fault_agent_picture_complete", "1 once reports and objects are read", float(pulse.complete), ()
     yield "counter", "fault_agent_reports_read", "Node reports taken", pulse.reports, ()
     yield "counter", "fault_agent_steps", "Rounds of deciding and writing", pulse.steps, ()
-    yield "counter", "fault_agent_dead_letters", "Records nobody else would have looked at", pulse.letters, ()
+    yield "counter", "fault_agent_dead_letters", "Records nobody else would have looked at", role.ear.lettered, ()
     yield "counter", "fault_agent_reasons_lost", "Reasons that the journal did not take in time", pulse.untold, ()
     yield "gauge", "fault_agent_unreadable_reports", "Nodes whose report cannot be read", len(pulse.unreadable), ()
     yield "gauge", "fault_agent_unknown_nodes", "Nodes silent for 180 s", len(role.unknown_nodes()), ()
