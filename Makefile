@@ -31,7 +31,7 @@ demo-real: $(VENV)/.run ## The same on a real Kafka and a real API server, both 
 	@PYTHONPATH=tests $(BIN)/python -m services.demo
 
 test: $(VENV)/.dev check ## Lint, types, import contracts and the suite; kills and outages on real parts: faults
-	@$(BIN)/python -m pytest -q -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report= $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report= $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -q tests/real $(FAULTS:%=--ignore %) $(AGAIN) --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
 	@echo "Not in this run: kills and outages on real parts ($(FAULTS)); get them with: make faults"
 
@@ -45,7 +45,7 @@ check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python policies/generate.py --check
 	@$(BIN)/python schemas/generate.py --check
 

@@ -10,6 +10,13 @@ settings.register_profile("house", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("house")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say the seed of the random order and data at the end, also with -q, so that a red run can be had again."""
+    seed = config.getoption("randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"the same order and data again: --randomly-seed={seed} (make: PYTEST_ARGS=…)")
+
+
 @pytest.fixture(autouse=True)
 def _no_blocking_in_the_loop() -> Iterator[BlockBuster]:
     """A blocking call made by the agent's own code inside a running loop fails the test that made it."""

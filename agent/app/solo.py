@@ -17,7 +17,7 @@ from agent.app.keep import CABINET, Kept, cannot_go_on, kept_bytes, kept_of, rep
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Position, Record
-from agent.domain.vocab import SECOND, Millis, NodeName
+from agent.domain.vocab import SECOND, Millis, NodeName, span_text
 from agent.errors import AgentError, BadDocument, CannotRun, Verdict
 from agent.ports import Cabinet, Control, DeadLetters, FaultSource, JobView, Journal, Now, ReportLog
 from agent.wire.audit import AuditLine, encode_audit, fact_of
@@ -66,6 +66,8 @@ class Tally:
     """What went by, for the closing line."""
 
     records: int = 0
+    controls: int = 0
+    """Lines that are no record: objects that came or went, probes, ticks."""
     letters: int = 0
     decisions: int = 0
 
@@ -206,6 +208,7 @@ class Solo:
             self.tally.records += 1
             self._p.node_side.take(item, now, self._taken)
             return
+        self.tally.controls += 1
         try:
             match item.kind:
                 case "probe":
@@ -334,7 +337,9 @@ class Solo:
                 for item in batch.items:
                     await self._take_live(item, wall)
                 self._resume = batch.resume
-                p.node_side.caught_up = p.node_side.caught_up or batch.at_end
+                if batch.at_end and not p.node_side.caught_up:
+                    self._say_age(wall())
+                    p.node_side.caught_up = True
                 if await p.cluster.changed():
                     await self._read_cluster()
                 done = await self._settle(wall)
@@ -344,6 +349,16 @@ class Solo:
                     await self._wait(stop, wall, least=0.0 if done else TRY_AGAIN_S)
         finally:
             await p.source.close()
+
+    def _say_age(self, wall: Millis) -> None:
+        """Somebody may have meant a replay: on the wall clock nothing is begun for old news."""
+        limit = self._p.coordinator.book.limits.max_event_age
+        age = wall - self.clock
+        if self.tally.records and age > limit:
+            self._say(
+                f"the newest record is {span_text(age)} old; run judges on the wall clock and begins nothing for what"
+                f" is older than {span_text(limit)}. For a recording, on its own clock: fault-agent replay"
+            )
 
     async def _take_live(self, item: Record | Control, wall: Now) -> None:
         at = self._time_of(item)

@@ -4,6 +4,7 @@ The one rule: each table of levels or reasons exists once, here.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NewType
 
@@ -18,6 +19,31 @@ Millis = NewType("Millis", int)
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc_text(at: int) -> str:
+    """Unix ms as people read it, e.g. `2026-01-01 00:00:05.250Z`; 0: no clock was known yet; far off: `<ms>ms`."""
+    if at <= 0:
+        return "before any event"
+    try:
+        return (_EPOCH + timedelta(milliseconds=at)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+    except (OverflowError, ValueError):
+        return f"{at}ms"
+
+
+def span_text(span: float) -> str:
+    """A span in ms as people read it: `20 s`, `0.5 s`, `3 min 20 s`, `5 h`, `333 days`; two units at most."""
+    seconds = span / SECOND
+    if seconds < 120:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    days, rest = divmod(round(seconds), 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = [(days, "day" if days == 1 else "days"), (hours, "h"), (minutes, "min"), (left, "s")]
+    first = next(place for place, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
 
 
 class Source(StrEnum):

@@ -1,6 +1,7 @@
 """The command line: what each verb answers, its exit code, and that every error says what to do next."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +28,26 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 def files(tmp_path: Path) -> Path:
     """A folder with an events file and a cluster file."""
     return a_recording(tmp_path)
+
+
+@pytest.mark.parametrize("words", ["topics check", "topics create", "deadletter list", "deadletter requeue 0:0:1"])
+def test_a_broker_that_is_not_there_is_told_in_one_line(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from agent.app.cli.main import main; main()", *words.split()],
+        env={**os.environ, "FAULT_AGENT_KAFKA__BOOTSTRAP_SERVERS": "localhost:1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("fault-agent: cannot connect to localhost:1: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_an_option_too(call: Command, option: str) -> None:
+    assert call(option) == (0, f"fault-agent {__version__}\n", "")
 
 
 def test_the_version_is_one_line_and_json_when_asked(call: Command) -> None:
@@ -79,7 +100,7 @@ def test_the_verbs_stand_in_the_order_a_newcomer_needs_them(call: Command) -> No
 def test_a_clean_replay_exits_0_and_says_where_its_documents_lie(call: Command, files: Path) -> None:
     code, out, err = call.replay(files)
     assert (code, err) == (0, "")
-    assert "1 records" in out
+    assert "\n1 record (and 1 line of objects, probes and ticks), " in out
     assert "volcano-system/vcjob-fault-npu-cm.json" in out
     assert document(files / "out", "volcano-system/vcjob-fault-npu-cm") is not None
 
@@ -105,7 +126,7 @@ def test_bad_records_exit_1(call: Command, files: Path, line: str, what: str) ->
     code, out, _ = call.replay(files)
     assert code == 1
     assert f"00:00:00.000 ! DEAD_LETTER           {what}" in out
-    assert "2 records, 4 decisions, 1 dead letters, 0 findings" in out
+    assert "2 records, 4 decisions, 1 dead letter, 0 findings" in out
     assert len((files / "out" / "dead-letters.jsonl").read_text().splitlines()) == 1
 
 

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from kubebuilders import DEMO_JOB, a_node, a_pod, the_demo
 from recordlines import append_lines, document, fault_line, journal, write_cluster, write_lines
 from rig import T0
 
+from agent.app.bootstrap import scenario
 from agent.app.cli.places import LinePlaces, byte_place
 from agent.app.cli.timeline import Timeline
 from agent.app.telling import Letter
@@ -81,6 +84,9 @@ def test_a_demo_begins_with_what_the_marks_mean_and_ends_with_commands_that_work
     code, out, _ = call("demo", "--out", "a night")
     assert code == 0
     assert out.splitlines()[0].startswith("time, reason, fault, level, job · detail.  ! a person must look")
+    lines = len(scenario()[0].read_text(encoding="utf-8").splitlines())
+    assert lines == 34 + 26
+    assert "\n34 records (and 26 lines of objects, probes and ticks), " in out
     assert "7 nodes, 2 jobs, 6 pods were read" in out
     _, _, tried = out.partition("What to try next:\n")
     assert tried.splitlines()[:3] == [
@@ -170,6 +176,7 @@ def test_the_summary_for_machines_says_all_that_the_one_for_people_does(call: Co
     line = len(json.dumps(fault_line(SEPARATE, T0, 1))) + 1
     assert summary(out) == {
         "records": 3,
+        "controls": 0,
         "decisions": 6,
         "dead_letter_count": 1,
         "dead_letters": [
@@ -198,14 +205,14 @@ def test_a_replay_that_read_no_job_says_so(call: Command, files: Path) -> None:
     write_cluster(files / "cluster.json", [a_node()])
     code, out, _ = call.replay(files)
     assert code == 0
-    assert "1 nodes, 0 jobs, 0 pods were read\n! no job was read: --cluster holds no PodGroup" in out
+    assert "1 node, 0 jobs, 0 pods were read\n! no job was read: --cluster holds no PodGroup" in out
 
 
 def test_objects_that_came_with_the_stream_were_read_too(call: Command, files: Path) -> None:
     write_cluster(files / "cluster.json", [])
     applied = [{"apply": item, "time": T0} for item in the_demo(LABELS)]
     write_lines(files / "events.jsonl", [*applied, fault_line(SEPARATE, T0 + 1, 1)])
-    assert "2 nodes, 1 jobs, 2 pods were read" in call.replay(files)[1]
+    assert "2 nodes, 1 job, 2 pods were read" in call.replay(files)[1]
 
 
 def test_an_empty_recording_has_no_date(call: Command, files: Path) -> None:
@@ -251,6 +258,27 @@ def test_a_line_says_when_what_and_where_and_nothing_twice(capsys: pytest.Captur
         f"00:00:00.005 ! RECOVERY_FAILED       n1/chip/2/{SEPARATE} · failed",
         f"00:00:00.006   FAULT_SHOWN           n1/chip/2/{SEPARATE}  SeparateNPU",
     ]
+
+
+@pytest.mark.parametrize(
+    ("detail", "shown_as"),
+    [
+        ("NotHandleFault by chip-table", ""),
+        ("once, NotHandleFault by switch-table", " · once"),
+        ("NotHandleFault by unknown-code", " · no table knows the code"),
+        ("NotHandleFault by unknown-code, held for a person", " · no table knows the code, held for a person"),
+        ("once, NotHandleFault by duration:81078603", " · once, by duration:81078603"),
+        ("policy changed: NotHandleFault by chip-table", " · policy changed: NotHandleFault by chip-table"),
+    ],
+)
+def test_the_level_of_a_line_is_not_said_again_beside_it(
+    capsys: pytest.CaptureFixture[str], detail: str, shown_as: str
+) -> None:
+    fault = "n1/chip/2/8F0000A1"
+    decision = Decision(
+        Millis(T0), Reason.FAULT_SHOWN, NodeName("n1"), f"{fault}@{T0}", level="NotHandleFault", detail=detail
+    )
+    assert shown(capsys, decision) == [f"00:00:00.000   FAULT_SHOWN           {fault}  NotHandleFault{shown_as}"]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +338,7 @@ def test_a_run_says_what_it_follows_and_tells_letters_and_findings_as_they_come(
         agent.until(lambda: bool(journal(files / "out")))
         first = agent.log.read_text().splitlines()[0]
         assert first.startswith(f"fault-agent: following {files / 'events.jsonl'} on the objects of ")
-        assert ": 2 nodes, 1 jobs, 2 pods; mode act, policy " in first
+        assert ": 2 nodes, 1 job, 2 pods; mode act, policy " in first
         assert first.endswith(f", writing to {files / 'out'}")
         append_lines(files / "events.jsonl", [{"key": "n1", "value": {"id": 1}, "timestamp": T0}])
         agent.until(
@@ -326,7 +354,29 @@ def test_a_run_says_what_it_follows_and_tells_letters_and_findings_as_they_come(
     log = agent.log.read_text()
     while_running = log.partition("\n\n")[0]
     assert while_running.count("Pod train/stray") == 1
-    assert "1 records, 1 decisions, 1 dead letters, 2 findings; 2 nodes, 1 jobs, 4 pods were read" in log
+    assert "\n1 record (and 1 line of objects, probes and ticks), 1 decision, 1 dead letter, 2 findings; " in log
+    assert "; 2 nodes, 1 job, 4 pods were read\n" in log
+
+
+def test_a_run_of_an_old_recording_says_how_old_it_is_and_what_judges_a_recording(files: Path) -> None:
+    # T0 is the start of 2026, and no clock is before it.
+    with AgentProcess(files / "events.jsonl", files / "cluster.json", files / "out") as agent:
+        agent.until(lambda: bool(journal(files / "out")))
+        assert agent.end() == 0
+    (said,) = [line for line in agent.log.read_text().splitlines() if "the newest record is " in line]
+    assert re.fullmatch(
+        r"fault-agent: the newest record is .* old; run judges on the wall clock and begins nothing for what is older"
+        r" than 15 min\. For a recording, on its own clock: fault-agent replay",
+        said,
+    )
+
+
+def test_a_run_of_fresh_events_says_nothing_of_their_age(files: Path) -> None:
+    write_lines(files / "events.jsonl", [fault_line(SEPARATE, int(time.time() * 1000), 1)])
+    with AgentProcess(files / "events.jsonl", files / "cluster.json", files / "out") as agent:
+        agent.until(lambda: bool(journal(files / "out")))
+        assert agent.end() == 0
+    assert "the newest record" not in agent.log.read_text()
 
 
 def test_a_run_on_objects_without_a_job_says_so_at_once(files: Path) -> None:

@@ -60,7 +60,7 @@ def test_an_error_that_cannot_be_told_has_its_exit_code_all_the_same(words: tupl
 def test_with_no_standard_error_the_answer_comes_and_no_file_gets_what_was_said(files: Path, redirection: str) -> None:
     code, out, err = replay(files, redirection)
     assert (code, err) == (0, "")
-    assert "1 records" in out
+    assert "\n1 record (and 1 line of objects, probes and ticks), " in out
     assert {line["reason"] for line in journal(files / "out")} == {"WRITTEN", "FAULT_SHOWN", "ISOLATION_ONLY"}
 
 

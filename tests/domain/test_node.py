@@ -103,11 +103,23 @@ def test_an_occur_is_shown_at_its_tables_level_and_a_recover_clears_it() -> None
     assert entries(stream) == [("0:0:0:0", 0, 5, "SeparateNPU")]
 
 
+def test_how_long_a_fault_lasted_is_told_by_its_own_clock() -> None:
+    """A recording that is run has a wall clock far ahead of its events."""
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    (cleared,) = [
+        one for one in stream.say(CHIP, "recover", T + 15_000, now=T + 28_842_716_300) if isinstance(one, Cleared)
+    ]
+    assert cleared.detail == "was SeparateNPU for 15 s"
+
+
 @pytest.mark.parametrize(("severity", "held"), [(None, True), (3, True), (2, True), (1, False), (0, False)])
 def test_an_unknown_code_is_held_unless_its_severity_is_low(severity: int | None, held: bool) -> None:
     stream = Stream()
-    reason = Reason.HELD if held else Reason.FAULT_SHOWN
-    assert told(stream.say(UNKNOWN, "occur", T, severity=severity)) == [(Shown, reason)]
+    changes = stream.say(UNKNOWN, "occur", T, severity=severity)
+    assert told(changes) == [(Shown, Reason.FAULT_SHOWN)]
+    said = [one.detail for one in changes if isinstance(one, Shown)]
+    assert said == [f"NotHandleFault by unknown-code{', held for a person' if held else ''}"]
     (fault,) = stream.report().active
     assert (fault.level, fault.held, fault.known) == ("NotHandleFault", held, False)
     assert stream.report().occurrences[0].held is held

@@ -138,9 +138,14 @@ def border_of(settings: Settings) -> BorderLimits:
     return BorderLimits(max_clock_skew=Millis(int(settings.max_clock_skew_s * SECOND)))
 
 
-def quieten() -> None:
-    """Before a role starts: the Kafka client logs each lost connection as an error of its own, while what came of
-    it is said by us; and long-lived books make the default collector threshold visit everything for nothing.
-    """
+def silence_client() -> None:
+    """The Kafka client logs each lost connection as an error of its own, while what came of it is said by us."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def quieten() -> None:
+    """Before a role starts: the client's own words go, and long-lived books make the default collector threshold visit
+    everything for nothing.
+    """
+    silence_client()
     gc.set_threshold(50_000, 20, 50)

@@ -17,6 +17,7 @@ from agent.adapters.kafka import (
     plan_of,
 )
 from agent.adapters.kafka.writer import Message, Writer
+from agent.app.bootstrap.common import silence_client
 from agent.app.settings import Settings
 from agent.domain.events import Record
 from agent.errors import BadUsage, CannotRun
@@ -46,11 +47,13 @@ def kafka_of(settings: Settings) -> KafkaSettings:
 
 def create_topics(settings: Settings, event_partitions: int, replicas: int) -> list[str]:
     """Make the topics that are missing; their names. Raises CannotRun, Refused, Unavailable."""
+    silence_client()
     return asyncio.run(create(kafka_of(settings), _plan(settings, event_partitions), replicas=replicas))
 
 
 def check_topics(settings: Settings, event_partitions: int) -> list[Finding]:
     """What is wrong with the topics. Raises CannotRun, Refused, Unavailable."""
+    silence_client()
     return asyncio.run(check(kafka_of(settings), _plan(settings, event_partitions)))
 
 
@@ -82,6 +85,7 @@ def _plan(settings: Settings, event_partitions: int) -> tuple[TopicPlan, ...]:
 
 def dead_letters(settings: Settings, limit: int | None) -> Sequence[Record]:
     """Dead letters of the topic, oldest first, each source once. Raises CannotRun, Refused, Unavailable."""
+    silence_client()
 
     async def read() -> Sequence[Record]:
         letters = KafkaDeadLetters(kafka_of(settings), settings.kafka.topic("deadletter"))
@@ -95,6 +99,7 @@ def dead_letters(settings: Settings, limit: int | None) -> Sequence[Record]:
 
 def requeue(settings: Settings, letters: Sequence[Record], stamp: str) -> int:
     """Send letters to the event stream again, each message with a new id; how many. Raises Refused, Unavailable."""
+    silence_client()
     records = [requeued(letter, stamp) for letter in letters]
 
     async def send() -> int:

@@ -46,6 +46,7 @@ class Account:
         nodes, jobs, pods = self.most
         return {
             "records": tally.records,
+            "controls": tally.controls,
             "decisions": tally.decisions,
             "dead_letter_count": tally.letters,
             "dead_letters": [plain_letter(letter) for letter in self.letters],
@@ -61,8 +62,10 @@ class Account:
         self.count(world)
         nodes, jobs, pods = self.most
         findings = world.all_findings()
-        done = f"{tally.records} records, {tally.decisions} decisions, {tally.letters} dead letters"
-        click.echo(f"\n{done}, {len(findings)} findings; {counted(nodes, jobs, pods)} were read", err=stderr)
+        beside = f" (and {many(tally.controls, 'line')} of objects, probes and ticks)" if tally.controls else ""
+        done = f"{many(tally.records, 'record')}{beside}, {many(tally.decisions, 'decision')}"
+        done += f", {many(tally.letters, 'dead letter')}, {many(len(findings), 'finding')}"
+        click.echo(f"\n{done}; {counted(nodes, jobs, pods)} were read", err=stderr)
         if not jobs:
             click.secho(NO_JOBS, fg="red", err=stderr)
         lines = [f"  finding: {finding}" for finding in findings[:LISTED]]
@@ -84,8 +87,13 @@ NO_JOBS: Final = (
 
 
 def counted(nodes: int, jobs: int, pods: int) -> str:
-    """`7 nodes, 2 jobs, 4 pods`."""
-    return f"{nodes} nodes, {jobs} jobs, {pods} pods"
+    """`7 nodes, 2 jobs, 1 pod`."""
+    return ", ".join((many(nodes, "node"), many(jobs, "job"), many(pods, "pod")))
+
+
+def many(number: int, word: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def plain_letter(letter: Letter) -> Mapping[str, str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from agent.domain.vocab import utc_text
+
 PROGRAM = "fault-agent"
 PLAIN_WIDTH = 160
 """Columns of a table when the output is no terminal, so that a pipe gets whole rows."""
@@ -59,21 +61,11 @@ def folded(label: str, text: str, width: int = 10) -> list[str]:
     ) or [lead.rstrip()]
 
 
-def utc_time(at: int) -> str:
-    """Unix ms as a UTC clock with milliseconds, e.g. `2026-01-01 00:00:05.250Z`; 0: no clock was known yet."""
-    if at <= 0:
-        return "before any event"
-    try:
-        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
-    except (OverflowError, ValueError, OSError):
-        return f"{at}ms"
-
-
 def utc_clock(at: int) -> tuple[str, str]:
     """Day and clock of a Unix time in ms, in UTC: `2026-01-01`, `00:00:05.250`; no day when no clock was known yet."""
     if at <= 0:
         return "", "--:--:--.---"
-    day, _, clock = utc_time(at).removesuffix("Z").partition(" ")
+    day, _, clock = utc_text(at).removesuffix("Z").partition(" ")
     return day, clock or day
 
 

@@ -13,7 +13,10 @@ from agent.app.telling import Letter
 from agent.domain.vocab import Reason
 from agent.wire.audit import AuditLine
 
-LEGEND: Final = "time, reason, fault, level, job · detail.  ! a person must look  → a document  … cut short: ask why"
+LEGEND: Final = (
+    "time, reason, fault, level, job · detail.  ! a person must look  → a document"
+    "  once: begun and over in one  … cut short: ask why"
+)
 
 _DOCUMENT_REASONS: Final = frozenset(
     {
@@ -99,9 +102,7 @@ class Timeline:
     def _told(self, line: AuditLine, identity: str) -> str:
         """The detail without what the line says anyway, and the meaning of a code the first time it is met."""
         decision = line.decision
-        detail = decision.detail
-        if detail == decision.level or re.fullmatch(rf"(once, )?{decision.level} by \w+-table", detail):
-            detail = "once" if detail.startswith("once") else ""
+        detail = _beside_level(decision.level, decision.detail)
         code = identity.rpartition("/")[2]
         if line.meaning and code not in self._meant:
             self._meant.add(code)
@@ -118,6 +119,20 @@ def _line(at: int, reason: str, words: str, detail: str, *, look: bool) -> str:
     shown = f"{detail[: _DETAIL - 1]}…" if len(detail) > _DETAIL else detail
     text = f"{utc_clock(at)[1]} {'!' if look else ' '} {reason:<{_REASON_WIDTH}}  {words}"
     return f"{text} · {shown}" if shown else text
+
+
+def _beside_level(level: str, detail: str) -> str:
+    """The detail of a rating (`once, <level> by <rule>, held for a person`) without the level, which stands before it,
+    and without a table's name, which says nothing new.
+    """
+    if detail == level:
+        return ""
+    rated = re.fullmatch(rf"(once, )?{re.escape(level)} by ([^\s,]+)(, held for a person)?", detail)
+    if rated is None:
+        return detail
+    once, rule, held = rated.groups()
+    by = "" if rule.endswith("-table") else "no table knows the code" if rule == "unknown-code" else f"by {rule}"
+    return ", ".join(filter(None, ("once" if once else "", by, "held for a person" if held else "")))
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -50,6 +50,7 @@ On a real cluster    fault-agent topics create; fault-agent run --role node|coor
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: fault-agent demo. Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run.",
 )
+@click.version_option(__version__, "-V", "--version", prog_name="fault-agent", message="%(prog)s %(version)s")
 def cli() -> None:
     """Hold the verbs."""
 

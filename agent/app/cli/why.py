@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 
 from agent.app.bootstrap import Standing, read_audit, read_standing
-from agent.app.cli.show import folded, local_offset, utc_time
+from agent.app.cli.show import folded, local_offset
 from agent.domain.policy import chip_number
 from agent.domain.reset import due
-from agent.domain.vocab import Plane, Reason
+from agent.domain.vocab import Plane, Reason, utc_text
 from agent.wire.audit import AuditLine, rfc3339
 
 EXIT_FINDINGS = 1
@@ -144,7 +144,7 @@ def _blocks(lines: Sequence[AuditLine]) -> Iterator[str]:
     for line in lines:
         decision = line.decision
         what = decision.fault or decision.document or decision.job or str(decision.node)
-        yield "  ".join(filter(None, (utc_time(decision.at), str(decision.reason), decision.level, what)))
+        yield "  ".join(filter(None, (utc_text(decision.at), str(decision.reason), decision.level, what)))
         code = decision.fault.rpartition("@")[0].rpartition("/")[2]
         if line.meaning and code not in meant:
             meant.add(code)
@@ -175,7 +175,7 @@ def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
         timer = standing.timers.get(identity)
         if timer is not None and timer.phase in ("down", "up"):
             what = "raised if still down" if timer.phase == "down" else "cleared if still up"
-            yield f"           pending: {what} after {utc_time(timer.due)}"
+            yield f"           pending: {what} after {utc_text(timer.due)}"
         if last_rail.get(ref) is Reason.RAIL_OBSERVING:
             yield "           pending: whether a rail is borrowed"
     for word, which in (("cleared", over), ("unknown", unknown)):
@@ -189,7 +189,7 @@ def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
             until = due(one)
             yield (
                 f"  pending  {job}  recovery {one.id} by {one.policy}: {one.phase}"
-                f"{f' until {utc_time(until)}' if until is not None else ''}"
+                f"{f' until {utc_text(until)}' if until is not None else ''}"
             )
     if not refs:
         nodes = sorted({identity.partition("/")[0] for identity in standing.active})

@@ -11,7 +11,17 @@ from agent.domain.duration import Effect, Phase, Rule, Signal, asserted, in_forc
 from agent.domain.events import ActiveFault, DurationTimer, FaultEvent, FaultKey, Link, Occurrence, Rating
 from agent.domain.node.book import NodeBook
 from agent.domain.node.changes import Change, Cleared, Ignored, Outcome, Policed, Recovered, Relevelled, Shown
-from agent.domain.vocab import LINK_DOWN, RAISED_INDEX, SECOND, Assertion, Millis, OccurrenceId, Plane, Reason
+from agent.domain.vocab import (
+    LINK_DOWN,
+    RAISED_INDEX,
+    Assertion,
+    Millis,
+    OccurrenceId,
+    Plane,
+    Reason,
+    span_text,
+    utc_text,
+)
 
 _RULED: Final = frozenset({Plane.CHIP, Plane.NETWORK})
 """Planes with duration rules; a public code may look the same and is none of theirs."""
@@ -142,13 +152,13 @@ class Draft:
             if active is None:
                 self.put(Ignored, event.key, Reason.NOT_ACTIVE, _NO_FAULT, event, None, timer, recovered=last)
             elif event.at < active.since:
-                detail = f"older than the fault active since {active.since}"
+                detail = f"older than the fault active since {utc_text(active.since)}"
                 self.put(Ignored, event.key, Reason.STALE, detail, event, active, timer, recovered=last)
             else:
                 self.end(event, active, timer, last)
         elif told is not None and event.at <= told.at:
             entry = _entry(event, self.level(event.key, event.severity), told.at)
-            detail = f"history: recovered at {told.at}"
+            detail = f"history: recovered at {utc_text(told.at)}"
             self.put(Ignored, event.key, Reason.STALE, detail, event, active, timer, begun=entry)
         elif event.assertion is Assertion.ONCE:
             self.once(event, active, timer)
@@ -160,14 +170,16 @@ class Draft:
     def once(self, event: FaultEvent, active: ActiveFault | None, timer: DurationTimer | None) -> None:
         """An occurrence and its end; what is active under the same identity stays, for nothing says it is over."""
         rating = self.level(event.key, event.severity)
-        reason = Reason.HELD if rating.held else Reason.FAULT_SHOWN
         entry = _entry(event, rating, event.at)
-        self.put(Shown, event.key, reason, f"once, {_said(rating)}", event, active, timer, begun=entry)
+        detail = f"once, {_said(rating)}"
+        self.put(Shown, event.key, Reason.FAULT_SHOWN, detail, event, active, timer, begun=entry)
 
     def again(self, event: FaultEvent, active: ActiveFault, timer: DurationTimer | None) -> None:
         if event.at < active.since:
             active = replace(active, since=event.at)
-        self.put(Ignored, event.key, Reason.ALREADY_ACTIVE, f"active since {active.since}", event, active, timer)
+        self.put(
+            Ignored, event.key, Reason.ALREADY_ACTIVE, f"active since {utc_text(active.since)}", event, active, timer
+        )
 
     def begin(self, event: FaultEvent, active: ActiveFault | None, timer: DurationTimer | None) -> None:
         rule = self.rule_of(event.key)
@@ -179,8 +191,8 @@ class Draft:
             active = _fault(event, rating, event.occurrence, event.at, count)
         else:  # shown on after its recover, and back before it was clean for long enough
             active = replace(_rated(active, rating), count=count, severity=event.severity)
-        reason = Reason.HELD if rating.held else Reason.FAULT_SHOWN
-        self.put(Shown, event.key, reason, _said(rating), event, active, timer, begun=_entry(event, rating, None))
+        entry = _entry(event, rating, None)
+        self.put(Shown, event.key, Reason.FAULT_SHOWN, _said(rating), event, active, timer, begun=entry)
 
     def end(
         self, event: FaultEvent, active: ActiveFault, timer: DurationTimer | None, last: Recovered | None = None
@@ -192,11 +204,13 @@ class Draft:
             if effect is Effect.LEFT and timer is not None:
                 after = _rated(active, self.level(key, active.severity, timer, rule))
                 kind = Shown if after.level == active.level else Relevelled
-                clean = (timer.due - timer.since) / SECOND
-                detail = f"recovered; stays {after.level} until it has been clean for {clean:g} s"
+                clean = span_text(timer.due - timer.since)
+                detail = f"it has recovered; shown on as {after.level} until clean for longer than {clean}"
                 self.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, ended=ended)
                 return
-        detail = f"was {active.level} for {(self.now - active.since) / SECOND:.1f} s"
+        # By the fault's own clock: a recording that is run has a wall clock far ahead of it.
+        lasted = (event.at if event.at > active.since else self.now) - active.since
+        detail = f"was {active.level} for {span_text(lasted)}"
         self.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, recovered=last, ended=ended)
 
     def expire(self, timers: Iterable[DurationTimer], at: Millis) -> None:
@@ -217,7 +231,7 @@ class Draft:
             due = timer.due
             effect, timer = step(timer, Signal.EXPIRE, at, key, rule)
             if effect is Effect.CLEARED:
-                detail = f"clean for longer than {rule.recover_timeout_ms} ms"
+                detail = f"clean for longer than {span_text(rule.recover_timeout_ms)}"
                 ended = (active.occurrence, due)
                 self.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, None, ended=ended)
             else:
@@ -242,7 +256,7 @@ class Draft:
                 active.logic_id,
                 active.trace,
             )
-        detail = f"down for longer than {rule.fault_timeout_ms} ms: {_said(rating)}"
+        detail = f"down for longer than {span_text(rule.fault_timeout_ms)}: {_said(rating)}"
         self.put(Relevelled, key, Reason.FAULT_SHOWN, detail, None, _rated(active, rating), timer, begun=entry)
 
     def settle_policy(self) -> None:
@@ -283,7 +297,7 @@ class Draft:
 
 
 def _said(rating: Rating) -> str:
-    return f"{rating.level} by {rating.rule}"
+    return f"{rating.level} by {rating.rule}{', held for a person' if rating.held else ''}"
 
 
 def _base(active: ActiveFault, timer: DurationTimer | None) -> OccurrenceId:
