@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from agent.domain.vocab import SECOND, Mode
 from agent.errors import BadUsage
 
+MASK: Final = "**********"
+"""What stands for a secret where settings are shown."""
 Namespace = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
 
@@ -114,6 +116,16 @@ class KafkaSettings(_Model):
     key_file: str = ""
     report_deadline_s: Annotated[float, Field(gt=0, le=120)] = 5
     """How long one report may take to be acknowledged before the producer is made anew."""
+
+    @field_validator("password")
+    @classmethod
+    def _not_the_mask(cls, value: SecretStr) -> SecretStr:
+        if value.get_secret_value() == MASK:
+            raise ValueError(
+                f"{MASK} is how a set password is shown, not a password; give kafka.password_file,"
+                " or FAULT_AGENT_KAFKA__PASSWORD over it"
+            )
+        return value
 
     def topic(self, name: str) -> str:
         """Full name of a topic: events, reports, audit or deadletter."""
@@ -327,9 +339,18 @@ def _quoting(problem: Any) -> str:
     return "; YAML reads it as a number or a date: quote it" if isinstance(given, int | float | date) else ""
 
 
+SOLO_CLUSTER: Final = ClusterSettings().id
+"""cluster.id when it is left out; the roles on services do not start with it."""
+
+
 def show_settings(settings: Settings) -> dict[str, Any]:
-    """Every setting with its value in force, secrets masked."""
-    return settings.model_dump(mode="json")
+    """Every setting that has a value of its own, secrets masked: fit to be read again as a settings file, in which the
+    mask is refused. What each role settles for itself when it is left out stays left out.
+    """
+    values = settings.model_dump(mode="json", exclude_none=True)
+    if settings.cluster.id == SOLO_CLUSTER:
+        del values["cluster"]
+    return values
 
 
 def settings_schema() -> dict[str, Any]:

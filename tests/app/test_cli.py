@@ -17,6 +17,7 @@ from rig import T0
 
 from agent import __version__
 from agent.app.cli.verbs import cli
+from agent.app.settings import load_settings
 
 
 @pytest.fixture
@@ -276,18 +277,75 @@ def test_the_entry_point_loads_nothing_before_it_can_be_broken_off() -> None:
 # --- settings and policy ---------------------------------------------------------------------------------------------
 
 
-def test_config_show_tells_the_mode_of_each_role_when_none_is_set(call: Command) -> None:
-    assert "\nmode: act (solo), observe (node, coordinator)\n" in call("config", "show")[1]
+def test_config_show_tells_what_each_role_settles_for_itself(call: Command) -> None:
+    assert call("config", "show")[1].splitlines()[:3] == [
+        "# left out: mode; act (solo), observe (node, coordinator)",
+        "# left out: cluster.id; solo (solo), not set and refused (node, coordinator)",
+        "# left out: documents.reset_config.create; true (solo), false (node, coordinator)",
+    ]
     shown = json.loads(call("config", "show", "--json")[1])
-    assert shown["mode"] is None
-    assert shown["effective_mode"] == {"solo": "act", "node": "observe", "coordinator": "observe"}
+    assert not {"mode", "cluster"} & set(shown["settings"])
+    assert shown["by_role"] == {
+        "solo": {"mode": "act", "cluster.id": "solo", "documents.reset_config.create": True},
+        "node": {"mode": "observe", "cluster.id": None, "documents.reset_config.create": False},
+        "coordinator": {"mode": "observe", "cluster.id": None, "documents.reset_config.create": False},
+    }
 
 
-def test_config_show_tells_a_mode_that_is_set_as_it_is(call: Command, files: Path) -> None:
-    (files / "agent.yaml").write_text("mode: disabled\n")
-    assert "\nmode: disabled\n" in call("config", "show", "--config", files / "agent.yaml")[1]
+CHOSEN = """\
+mode: disabled
+cluster: {id: prod}
+documents: {reset_config: {create: false}}
+kafka: {password_file: secret, prefix: mine}
+reset: {frameworks: [mindspore, pytorch], executor: external}
+"""
+
+
+def test_config_show_tells_what_is_set_as_it_is(call: Command, files: Path) -> None:
+    (files / "agent.yaml").write_text(CHOSEN)
+    out = call("config", "show", "--config", files / "agent.yaml")[1]
+    assert not out.startswith("#")
+    assert "cluster:\n  id: prod\n" in out
+    assert "\nmode: disabled\n" in out
     shown = json.loads(call("config", "show", "--json", "--config", files / "agent.yaml")[1])
-    assert set(shown["effective_mode"].values()) == {"disabled"}
+    prod = {"mode": "disabled", "cluster.id": "prod", "documents.reset_config.create": False}
+    assert shown["by_role"] == dict.fromkeys(("solo", "node", "coordinator"), prod)
+
+
+@pytest.mark.parametrize("text", ["{}", CHOSEN])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_config_show_prints_is_a_settings_file_that_means_the_same(
+    call: Command, files: Path, text: str, as_json: bool
+) -> None:
+    (files / "agent.yaml").write_text(text)
+    out = call("config", "show", "--config", files / "agent.yaml", *(["--json"] if as_json else []))[1]
+    (files / "again.yaml").write_text(json.dumps(json.loads(out)["settings"]) if as_json else out)
+    assert load_settings(files / "again.yaml") == load_settings(files / "agent.yaml")
+
+
+def test_a_password_is_masked_and_its_mask_is_no_password(
+    call: Command, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_AGENT_KAFKA__PASSWORD", "open sesame")
+    out = call("config", "show")[1]
+    assert "sesame" not in out + call("config", "show", "--json")[1]
+    assert "# kafka.password is set and masked; read again as ********** it is refused\n" in out
+    (files / "again.yaml").write_text(out)
+    assert call("config", "show", "--config", files / "again.yaml")[1] == out, "the variable lies over the mask"
+    monkeypatch.delenv("FAULT_AGENT_KAFKA__PASSWORD")
+    code, _, err = call("config", "show", "--config", files / "again.yaml")
+    assert code == 2
+    assert "kafka.password: Value error, ********** is how a set password is shown, not a password; give" in err
+
+
+@pytest.mark.parametrize("role", ["node", "coordinator"])
+def test_a_role_on_services_does_not_start_without_the_name_of_its_cluster(
+    call: Command, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT_AGENT_NODE__NAME", "n1")
+    code, out, err = call("run", "--role", role)
+    assert (code, out) == (2, "")
+    assert err.startswith("fault-agent: cluster.id is not set (name this cluster")
 
 
 def test_an_exported_policy_is_the_shipped_one_and_is_never_overwritten(call: Command, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from agent.adapters.shipped import read_policy_path
 from agent.app.leaving import leave_act
 from agent.app.press import Wishes
-from agent.app.settings import Settings
+from agent.app.settings import SOLO_CLUSTER, Settings
 from agent.domain.cluster import ClusterBook
 from agent.domain.cluster.book import Limits
 from agent.domain.events import Decision
@@ -23,7 +23,7 @@ from agent.domain.policy import Policy
 from agent.domain.rail import BorrowPolicy, Strictness
 from agent.domain.reset import Executor
 from agent.domain.vocab import SECOND, Millis, Mode, Plane
-from agent.errors import CannotRun
+from agent.errors import BadUsage, CannotRun
 from agent.ports import DocumentStore
 from agent.wire.audit import AuditLine, decode_all
 from agent.wire.inbound import Limits as BorderLimits
@@ -67,6 +67,13 @@ def read_audit(out: Path) -> tuple[list[AuditLine], list[str]]:
             f"{out} holds no {AUDIT}", hint="give the --out folder of a run, a replay or a demo with --out DIR"
         )
     return decode_all(path.read_bytes().splitlines(), AUDIT)
+
+
+def cluster_of(settings: Settings) -> str:
+    """The name of this cluster, for the roles that share services with others. Raises BadUsage when it is not set."""
+    if settings.cluster.id == SOLO_CLUSTER:
+        raise BadUsage("cluster.id is not set", hint="name this cluster; it stands in every report and ledger")
+    return settings.cluster.id
 
 
 def limits_of(settings: Settings, mode: Mode) -> Limits:

@@ -40,6 +40,7 @@ from agent.app.abreast import WIDTH
 from agent.app.bootstrap.common import (
     MANAGER,
     border_of,
+    cluster_of,
     leaving,
     limits_of,
     load_policy_at,
@@ -69,7 +70,7 @@ from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
 from agent.domain.policy import Policy
 from agent.domain.vocab import Millis, Mode
-from agent.errors import AgentError, BadUsage, Fenced
+from agent.errors import AgentError, Fenced
 from agent.ports import DocumentStore, Tracer
 
 GUARD_S = 3.0
@@ -104,12 +105,11 @@ class Partitions:
 
 
 async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
-    if settings.cluster.id == "solo":
-        raise BadUsage("cluster.id is not set", hint="name this cluster; it stands in every report and ledger")
+    cluster = cluster_of(settings)
     stop = stop_on_signals()
     policy = await asyncio.to_thread(load_policy_at, policy_path)
     me = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    say(f"coordinator {me} of cluster {settings.cluster.id}, policy {policy.digest[:12]}")
+    say(f"coordinator {me} of cluster {cluster}, policy {policy.digest[:12]}")
     async with AsyncExitStack() as stack:
         status = Status()
         if settings.http.port:

@@ -20,7 +20,15 @@ from agent.adapters.kafka import (
     KafkaReportLog,
 )
 from agent.adapters.otel import make_tracer
-from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, quieten, stop_on_signals, wall_clock
+from agent.app.bootstrap.common import (
+    border_of,
+    cluster_of,
+    load_policy_at,
+    meaning_of,
+    quieten,
+    stop_on_signals,
+    wall_clock,
+)
 from agent.app.bootstrap.patience import Stopped, patiently
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
@@ -47,6 +55,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
     node = NodeName(settings.node.name)
     if not node:
         raise BadUsage("node.name is not set", hint="in the DaemonSet: FAULT_AGENT_NODE__NAME from spec.nodeName")
+    cluster = cluster_of(settings)
     stop = stop_on_signals()
     policy = await asyncio.to_thread(load_policy_at, policy_path)
     kafka = await asyncio.to_thread(kafka_of, settings)
@@ -65,7 +74,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
         instance = f"{node}-{uuid.uuid4().hex[:12]}"
         parts = NodeParts(
             node=node,
-            cluster=settings.cluster.id,
+            cluster=cluster,
             machine=machine,
             instance=instance,
             source=source,
@@ -82,7 +91,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             audit=audit,
             make_side=lambda: NodeSide(
                 policy,
-                settings.cluster.id,
+                cluster,
                 instance,
                 border_of(settings),
                 Millis(settings.max_event_age_ms),
@@ -106,7 +115,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             )
             await server.open()
             stack.push_async_callback(server.close)
-        say(f"node role of {node} in cluster {settings.cluster.id}, policy {policy.digest[:12]}")
+        say(f"node role of {node} in cluster {cluster}, policy {policy.digest[:12]}")
         for port in (log, letters, audit):
             stack.push_async_callback(port.close)
             await patiently(port.open, stop, say)
