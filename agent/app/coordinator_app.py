@@ -5,12 +5,12 @@ The one rule: decide, then write the ledgers, then the documents; a document is 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from agent.app import documents as docs
 from agent.app.abreast import abreast, together
+from agent.app.causes import Causes
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
 from agent.app.publisher import Documents, Published
@@ -22,7 +22,6 @@ from agent.domain.ledger import last_decided
 from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
-from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
 from agent.wire.resetfile import RESET_JSON, decode_reset
 
 NO_JOB = JobId("")
@@ -69,6 +68,7 @@ class Coordinator:
         self._jobs: set[JobId] = set()
         self._nodes: set[NodeName] = set()
         self._slots = Slots()
+        self._causes = Causes()
         self._refused_again: Millis | None = None
         """When ledgers that were refused are tried again."""
         self._inherited: set[NodeName] = set()
@@ -87,22 +87,14 @@ class Coordinator:
         self.book.forget_ledgers()
         self._last.clear()
         self._slots.clear()
+        self._causes.clear()
         self._refused_again = None
         await self._ledgers.load(self.book, now, self._tell)
         vcjob = await self._read(self._wishes.vcjob_namespace, docs.VCJOB_NAME)
         if vcjob is not None:
             self._press.look_for_volcano(vcjob)
-            with suppress(BadDocument):
-                entries = decode_fault_nodes(vcjob.data.get(docs.FAULT_NODE, ""))
-                self.book.entries.update({entry.node: entry for entry in entries})
-            with suppress(BadDocument):
-                for job, left in decode_retry_times(vcjob.data.get(docs.RETRY_TIMES, "")).items():
-                    self.book.known_retries[JobId(job)] = (left.uid, left.times)
         records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
-        if records is not None:
-            with suppress(BadDocument):
-                for job, known in decode_reschedule(records.data.get(docs.RECORDS, "")).items():
-                    self.book.known_records[JobId(job)] = known.total
+        docs.take_over(self.book, vcjob, records)
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
         for job in self._ledgers.plans:
@@ -281,6 +273,7 @@ class Coordinator:
                 except Exception as error:  # a defect of ours costs one node its freshness, not the others theirs
                     self._tell(Decision(now, Reason.INTERNAL, node=node, detail=defect(error)))
                     continue
+                self._causes.of_node(self.book, node, verdict)
                 self._take(verdict, NO_JOB, traces)
         for job in jobs:
             self._note_gone(job)
@@ -314,6 +307,7 @@ class Coordinator:
 
     def _take(self, verdict: Verdict, job: JobId, traces: dict[JobId, str]) -> None:
         """Evolve and tell; a span for each fault that was decided about, below the span of its own record."""
+        self._causes.of_job(self.book, job, verdict)
         evolve(self.book, verdict)
         reasons: dict[str, set[str]] = {}
         for decision in verdict.decisions:
@@ -369,7 +363,7 @@ class Coordinator:
                 self._take(verdict, job, {})
                 self._jobs.add(job)
             if done is not None:
-                span.set(document=f"{done.namespace}/{done.name}", reason=str(done.reason))
+                span.set(document=done.place, reason=str(done.reason))
                 self._told(kind, job, done, now, trace)
                 self._follow_up(slot, done, now)
 
@@ -382,12 +376,12 @@ class Coordinator:
             times, until = fight
             others = ", ".join(docs.foreign_writers(done.live, self._wishes.manager)) or "somebody"
             detail = f"{others} changed it back {times} times; left as it is for {(until - now) / 1000:g} s"
-            place = f"{done.namespace}/{done.name}"
-            self._tell(Decision(now, Reason.FOREIGN_WRITER_LIVE, job=slot[1], detail=detail, document=place))
+            self._tell(Decision(now, Reason.FOREIGN_WRITER_LIVE, job=slot[1], detail=detail, document=done.place))
 
     def _told(self, kind: str, job: JobId, done: Published, now: Millis, trace: str) -> None:
         """A document that changed, or that did not for a new reason."""
         key = (kind, job)
+        causes = self._causes.behind(key, done.reason)
         quiet = done.reason in (Reason.UNCHANGED, Reason.RECOVERY_ENDED) or self._last.get(key) is done.reason
         if not done.changed and quiet:
             self._last.setdefault(key, done.reason)
@@ -396,4 +390,4 @@ class Coordinator:
         shadow = self._wishes.mode is Mode.OBSERVE and done.reason is Reason.WRITTEN
         reason = Reason.OBSERVE if shadow else done.reason
         detail = f"would be: {done.detail}" if shadow else done.detail
-        self._tell(Decision(now, reason, job=job, detail=detail, document=f"{done.namespace}/{done.name}", trace=trace))
+        self._tell(Decision(now, reason, job=job, detail=detail, document=done.place, trace=trace, causes=causes))

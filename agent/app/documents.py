@@ -4,6 +4,7 @@ The one rule: a live object that cannot be read is left alone, and of a shared v
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from agent.app.publisher import Rendered
@@ -18,6 +19,7 @@ from agent.errors import BadDocument
 from agent.ports import ConfigMap
 from agent.wire.budget import RECORDS_LIMIT, budget_beside, trim_fault_nodes, trim_records
 from agent.wire.documents import (
+    decode_fault_nodes,
     decode_reschedule,
     decode_retry_times,
     encode_fault_nodes,
@@ -38,6 +40,23 @@ RESET_LABELS = {"reset": "true"}
 def foreign_writers(live: ConfigMap | None, ours: str) -> tuple[str, ...]:
     """Managers of the live object that are not us; in a folder there are none unless an object brought them."""
     return tuple(name for name in live.managers if name != ours) if live is not None else ()
+
+
+def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
+    """Take into the book what the shared documents held when they were first read: entries, retries and totals that
+    nothing else knows. What cannot be read is told when it is to be written.
+    """
+    if vcjob is not None:
+        with suppress(BadDocument):
+            entries = decode_fault_nodes(vcjob.data.get(FAULT_NODE, ""))
+            book.entries.update({entry.node: entry for entry in entries})
+        with suppress(BadDocument):
+            for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, "")).items():
+                book.known_retries[JobId(job)] = (left.uid, left.times)
+    if records is not None:
+        with suppress(BadDocument):
+            for job, known in decode_reschedule(records.data.get(RECORDS, "")).items():
+                book.known_records[JobId(job)] = known.total
 
 
 def barred(live: ConfigMap | None, manager: str, sole_writer: bool) -> Rendered | None:

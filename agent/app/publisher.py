@@ -49,6 +49,11 @@ class Published:
     live: ConfigMap | None = None
     """The object as it is stored now."""
 
+    @property
+    def place(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Documents(Protocol):
     """What a publisher asks of a DocumentStore; the object that `get` gives may be the one last seen."""

@@ -227,6 +227,14 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """A fault (its reference), a job, or both, that are behind a change of a document."""
+
+    fault: str = ""
+    job: JobId = JobId("")
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One thing decided, done or not done, with its reason: what the audit journal keeps and `why` shows."""
 
@@ -243,3 +251,5 @@ class Decision:
     occurrence: str = ""
     ranks: tuple[int, ...] = ()
     trace: str = ""
+    causes: tuple[Behind, ...] = ()
+    """Of what became of a document: the faults and jobs behind it, the newest few."""

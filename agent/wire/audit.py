@@ -3,13 +3,14 @@
 The one rule: a line says all that a person asking "why" needs, without any other file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import orjson
 
-from agent.domain.events import Decision
+from agent.domain.events import Behind, Decision
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
 from agent.wire import gojson
@@ -57,13 +58,25 @@ def encode_audit(line: AuditLine) -> bytes:
         "mode": line.mode,
         "policy": line.policy,
         "trace": decision.trace,
+        "causes": [_said({"fault": one.fault, "job": one.job}) for one in decision.causes],
     }
-    said = {key: value for key, value in body.items() if value not in ("", [])}
+    said = _said(body)
     try:
         return orjson.dumps(said)
     except TypeError:  # half a surrogate pair in a text; a decision is never lost for the sake of its words
-        whole = {key: gojson.whole(value) if isinstance(value, str) else value for key, value in said.items()}
-        return orjson.dumps(whole)
+        return orjson.dumps(_whole(said))
+
+
+def _said(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if value not in ("", [])}
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return gojson.whole(value)
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return {key: _whole(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def decode_audit(data: bytes, place: str) -> AuditLine:
@@ -82,6 +95,9 @@ def decode_audit(data: bytes, place: str) -> AuditLine:
             occurrence=str(raw.get("occurrence", "")),
             ranks=tuple(int(rank) for rank in raw.get("ranks", [])),
             trace=str(raw.get("trace", "")),
+            causes=tuple(
+                Behind(str(one.get("fault", "")), JobId(str(one.get("job", "")))) for one in raw.get("causes", [])
+            ),
         )
         return AuditLine(decision, str(raw.get("mode", "")), str(raw.get("policy", "")), str(raw.get("meaning", "")))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

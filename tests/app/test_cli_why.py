@@ -11,6 +11,10 @@ from kubebuilders import DEMO_GROUP, DEMO_JOB
 from recordlines import fault_line, write_lines
 from rig import T0
 
+from agent.app.bootstrap import SoloOrder, read_evidence, replay_solo, scenario
+from agent.app.settings import Settings
+from agent.domain.vocab import Reason
+
 SWITCH_CODE = "[0x00f103b6,155908,na,na]"
 SWITCH_FAULT = fault_line(
     SWITCH_CODE, T0, 1, devices=(), resource="lingqu", location={"switchChipId": 0, "switchPortId": 3}
@@ -44,11 +48,23 @@ def judged(call: Command, files: Path) -> Path:
     return files / "out"
 
 
+def faults(out: str) -> set[str]:
+    """Faults that the answer for machines speaks of."""
+    return {
+        ref for one in json.loads(out) for ref in (one["fault"], *(cause["fault"] for cause in one["causes"])) if ref
+    }
+
+
 @pytest.mark.parametrize("ref", [DEMO_JOB, "train/demo", "demo", DEMO_GROUP])
 def test_why_a_job_by_its_id_or_its_name(call: Command, judged: Path, ref: str) -> None:
     code, out, err = call("why", "job", ref, "--out", judged, "--json")
     assert (code, err) == (0, "")
-    assert [one["reason"] for one in json.loads(out)] == ["ISOLATION_ONLY", "ISOLATION_ONLY"]
+    # The first write gives the job its retries in remain-retry-times.
+    assert [(one["reason"], one["job"], one["causes"]) for one in json.loads(out)] == [
+        ("WRITTEN", "", [{"fault": "", "job": DEMO_JOB}]),
+        ("ISOLATION_ONLY", DEMO_JOB, []),
+        ("ISOLATION_ONLY", DEMO_JOB, []),
+    ]
 
 
 def test_why_a_node(call: Command, judged: Path) -> None:
@@ -57,11 +73,12 @@ def test_why_a_node(call: Command, judged: Path) -> None:
     assert [(one["reason"], one["fault"]) for one in json.loads(out)] == [
         ("FAULT_SHOWN", f"n9/chip/2/{SEPARATE}@{T0 + 1000}"),
         ("NO_JOB", f"n9/chip/2/{SEPARATE}@{T0 + 1000}"),
+        ("WRITTEN", ""),
     ]
 
 
 @pytest.mark.parametrize(
-    ("ref", "count"), [(REF, 2), (f"n1/chip/2/{SEPARATE}", 2), ("n1/chip/2", 2), ("n1/chip", 4), ("n1", 4), ("n1/", 4)]
+    ("ref", "count"), [(REF, 3), (f"n1/chip/2/{SEPARATE}", 3), ("n1/chip/2", 3), ("n1/chip", 6), ("n1", 6), ("n1/", 6)]
 )
 def test_why_a_fault_by_its_reference_or_the_front_of_it(call: Command, judged: Path, ref: str, count: int) -> None:
     code, out, _ = call("why", "fault", ref, "--out", judged, "--json")
@@ -83,14 +100,14 @@ def test_why_a_fault_by_its_reference_or_the_front_of_it(call: Command, judged: 
 )
 def test_a_chip_code_is_a_number_however_it_is_written(call: Command, judged: Path, ref: str) -> None:
     code, out, _ = call("why", "fault", ref, "--out", judged, "--json")
-    assert (code, {one["fault"] for one in json.loads(out)}) == (0, {REF})
+    assert (code, faults(out)) == (0, {REF})
 
 
 @pytest.mark.parametrize("asked", [SEPARATE, f"0x{SEPARATE.lower()}", f"0{SEPARATE}"])
 def test_a_code_alone_is_asked_for_on_every_node(call: Command, judged: Path, asked: str) -> None:
     code, out, _ = call("why", "fault", asked, "--out", judged, "--json")
     assert code == 0
-    assert {one["fault"] for one in json.loads(out)} == {REF, f"n9/chip/2/{SEPARATE}@{T0 + 1000}"}
+    assert faults(out) == {REF, f"n9/chip/2/{SEPARATE}@{T0 + 1000}"}
 
 
 def test_a_reference_with_another_time_is_another_fault(call: Command, judged: Path) -> None:
@@ -110,9 +127,13 @@ def test_why_a_document_tells_each_time_it_was_written(call: Command, judged: Pa
         code, out, _ = call("why", "document", ref, "--out", judged)
         assert code == 0
         assert out.count("Z  WRITTEN  volcano-system/vcjob-fault-npu-cm\n") == 4
-        assert out.endswith(
-            "\nNow:\n  none of these decisions names a fault\n  active   3 in all, on n1, n9; ask why node NODE\n"
-        )
+        assert f"    detail    no faulty node\n    because   {DEMO_JOB}\n" in out
+        assert f"    detail    faulty: n1 CardUnhealthy\n    because   {REF}\n" in out
+        assert out.partition("\nNow:\n")[2].splitlines() == [
+            f"  active   {REF}  SeparateNPU",
+            f"  active   n9/chip/2/{SEPARATE}@{T0 + 1000}  SeparateNPU",
+            f"  active   n1/chip/1/80E24E00@{T0 + 2000}  RestartNPU",
+        ]
 
 
 PEOPLE = f"""\
@@ -124,6 +145,9 @@ Times are UTC; local time is UTC+08:00.
 2026-01-01 00:00:00.000Z  ISOLATION_ONLY  SeparateNPU  {REF}
     job       {DEMO_JOB}  rank 2
     detail    SeparateNPU is answered by isolation, not in place
+2026-01-01 00:00:00.000Z  WRITTEN  volcano-system/vcjob-fault-npu-cm
+    detail    faulty: n1 CardUnhealthy
+    because   {REF}
 
 Now:
   active   {REF}  SeparateNPU
@@ -177,7 +201,7 @@ def test_how_it_stands_tells_what_is_over_and_what_is_still_to_come(call: Comman
         f"  pending  {DEMO_JOB}  recovery 1 by restart_request: unrecovered until 2026-01-01 00:00:30.000Z",
     ]
     shown = json.loads(call("why", "node", "n1", "--out", files / "out", "--json")[1])
-    assert {one["fault"].partition("@")[0]: one["active"] for one in shown} == {
+    assert {one["fault"].partition("@")[0]: one["active"] for one in shown if one["fault"]} == {
         "n1/chip/2/80C98000": True,
         "n1/chip/1/80E00209": False,
         "n1/network/3/81078603": True,
@@ -203,14 +227,14 @@ def test_without_the_state_of_its_node_nobody_knows_whether_a_fault_is_active(ca
     _, out, _ = call("why", "node", "n9", "--out", judged)
     assert f"  unknown  n9/chip/2/{SEPARATE}@{T0 + 1000}\n" in out
     shown = json.loads(call("why", "node", "n9", "--out", judged, "--json")[1])
-    assert {one["active"] for one in shown} == {None}
+    assert {one["active"] for one in shown if one["fault"]} == {None}
 
 
 @pytest.mark.parametrize(("kind", "ref"), [("job", "nobody"), ("node", "n"), ("fault", "n1/chip/2/80E1840")])
 def test_why_nothing_exits_1_and_says_what_is_known(call: Command, judged: Path, kind: str, ref: str) -> None:
     code, out, err = call("why", kind, ref, "--out", judged, "--json")
     assert (code, json.loads(out)) == (1, [])
-    assert f"nothing was decided about {kind} {ref}; known here: " in err
+    assert f"nothing was decided about {kind} {ref}; known here:\n  " in err
 
 
 def test_a_torn_line_of_the_journal_is_a_finding_and_the_rest_is_shown(call: Command, judged: Path) -> None:
@@ -218,7 +242,7 @@ def test_a_torn_line_of_the_journal_is_a_finding_and_the_rest_is_shown(call: Com
         file.write(b'{"reason":"NO_SUCH"}\n{"tor')
     code, out, err = call("why", "node", "n9", "--out", judged, "--json")
     assert code == 0
-    assert len(json.loads(out)) == 2
+    assert len(json.loads(out)) == 3
     assert err.count("no audit line") == 2
 
 
@@ -227,3 +251,127 @@ def test_a_word_with_marks_of_markup_is_shown_as_it_is(call: Command, files: Pat
     call.replay(files)
     _, out, _ = call("why", "node", "n1", "--out", files / "out")
     assert "/[0x0" in out
+
+
+# --- what is beside a decision ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the shipped scenario."""
+    out = tmp_path_factory.mktemp("night") / "out"
+    events, cluster, _ = scenario()
+    replay_solo(SoloOrder(events, cluster, out, Settings()), lambda _: None, lambda _: None, lambda _: None)
+    return out
+
+
+FINETUNE = "train/finetune-a2-f2c7e8a1-93b4-4d6e-8a05-1c4d7b9e3f26"
+PRETRAIN = "train/pretrain-a3-a3d0b5c2-7e14-4f0a-9c31-5b8e2f6a1d70"
+LOST = "a2-node-0/chip/2/80E18402@1767225980000"
+
+
+def test_a_document_is_told_with_the_fault_and_the_job_behind_each_write(call: Command, night: Path) -> None:
+    code, out, _ = call("why", "document", "job-reschedule-reason", "--out", night, "--json")
+    assert code == 0
+    assert [(one["reason"], one["causes"]) for one in json.loads(out)] == [
+        ("WRITTEN", [{"fault": LOST, "job": FINETUNE}]),
+        ("WRITTEN", [{"fault": "a2-node-1/chip/6/80C9800A@1767226050000", "job": FINETUNE}]),
+    ]
+    _, out, _ = call("why", "document", "job-reschedule-reason", "--out", night)
+    assert f"    detail    records of jobs: 1\n    because   {LOST}  {FINETUNE}\n" in out
+
+
+def test_every_write_of_the_night_has_a_fault_or_a_job_behind_it(night: Path) -> None:
+    lines = [line.decision for line in read_evidence(night).lines]
+    written = [one for one in lines if one.reason is Reason.WRITTEN]
+    assert len(written) == 32
+    assert [one for one in written if not one.causes] == []
+    named = {cause.fault for one in written for cause in one.causes if cause.fault}
+    assert named <= {one.fault for one in lines}
+
+
+def test_a_ledger_is_told_by_what_it_keeps_and_what_it_holds(call: Command, night: Path) -> None:
+    code, out, err = call("why", "document", "fault-agent/fault-agent-rails", "--out", night)
+    assert (code, err) == (0, "")
+    first, *rest = out.splitlines()
+    assert first == (
+        "fault-agent/fault-agent-rails is a ledger of the agent: no decision is about it, it keeps what these came to."
+    )
+    assert [line.split()[2] for line in rest if line.startswith("2026-")] == ["RAIL_ADVISED"]
+    held = [line for line in rest if line.startswith("  held ")]
+    assert [line.partition(", plan")[0] for line in held] == [
+        f"  held     NPU 1 of {node}, die 2→3, by {PRETRAIN}: advised"
+        for node in ("a3-node-0", "a3-node-2", "a3-node-3")
+    ]
+
+
+def test_the_ledger_of_a_job_is_told_by_all_that_was_decided_for_the_job(call: Command, night: Path) -> None:
+    name = f"fault-agent-job-{FINETUNE.removeprefix('train/')}"
+    told = {}
+    for kind, ref in (("job", "finetune-a2"), ("document", name), ("document", f"train/{name}")):
+        shown = json.loads(call("why", kind, ref, "--out", night, "--json")[1])
+        told[ref] = [one for one in shown if one["job"]]
+    assert told["finetune-a2"] == told[name] == told[f"train/{name}"]
+    assert len(told[name]) > 20
+    assert call("why", "document", f"other/{name}", "--out", night)[0] == 1
+
+
+def test_a_ledger_in_which_nothing_is_kept_says_so(call: Command, night: Path) -> None:
+    code, _, err = call("why", "document", "fault-agent-cluster", "--out", night)
+    assert code == 1
+    assert err == "fault-agent: fault-agent-cluster is a ledger of the agent; nothing that it keeps has been decided\n"
+
+
+@pytest.mark.parametrize(
+    ("node", "letters"),
+    [("a3-node-1", ["NODE_NOT_KEY", "NOT_JSON"]), ("a3-node-2", ["NODE_NOT_KEY"]), ("a3-node-0", [])],
+)
+def test_a_node_is_told_with_the_dead_letters_that_name_it(
+    call: Command, night: Path, node: str, letters: list[str]
+) -> None:
+    shown = json.loads(call("why", "node", node, "--out", night, "--json")[1])
+    assert [one["reason"] for one in shown if one["kind"] == "dead_letter"] == letters
+    assert [one["time"] for one in shown] == sorted(one["time"] for one in shown)
+    _, out, _ = call("why", "node", node, "--out", night)
+    assert [line.split()[3] for line in out.splitlines() if "  DEAD_LETTER  " in line] == letters
+
+
+def test_a_dead_letter_is_told_with_its_source_and_what_was_wrong(call: Command, night: Path) -> None:
+    _, out, _ = call("why", "node", "a3-node-2", "--out", night)
+    assert (
+        "2026-01-01 00:00:40.000Z  DEAD_LETTER  NODE_NOT_KEY  0:0:1711[0]\n"
+        "    detail    faults[0].influence[1].nodeName: a3-node-2 is not the key a3-node-1\n"
+    ) in out
+
+
+def test_a_node_with_nothing_but_dead_letters_is_known(call: Command, files: Path) -> None:
+    write_lines(files / "events.jsonl", [{"key": "n7", "value": {"id": 1}, "timestamp": T0}])
+    call.replay(files)
+    code, out, err = call("why", "node", "n7", "--out", files / "out", "--json")
+    assert (code, err) == (0, "")
+    assert [(one["kind"], one["reason"], one["key"]) for one in json.loads(out)] == [
+        ("dead_letter", "FIELD_INVALID", "n7")
+    ]
+
+
+def test_a_fault_that_is_not_known_is_answered_with_the_nearest_ones_a_line_each(call: Command, night: Path) -> None:
+    code, out, err = call("why", "fault", "a3-node-2/chip/3/80E00209", "--out", night)
+    assert (code, out) == (1, "")
+    first, near, *_, more, letters = err.splitlines()
+    assert first == "fault-agent: nothing was decided about fault a3-node-2/chip/3/80E00209; known here:"
+    assert near == "  a3-node-1/chip/3/80E00209@1767225640000"
+    assert more == "  and 13 more"
+    assert letters == "  dead letters that name a3-node-2: 1; ask why node a3-node-2"
+    assert len(err.splitlines()) == 11
+
+
+def test_a_fault_on_a_device_that_the_job_has_left_is_none_of_the_job_now(call: Command, night: Path) -> None:
+    _, out, _ = call("why", "job", "finetune-a2", "--out", night)
+    assert out.partition("\nNow:\n")[2].splitlines()[:4] == [
+        f"  active   {LOST}  SeparateNPU",
+        f"           {FINETUNE} has left the device: it is no fault of the job now",
+        "  active   a2-node-1/node/CPU.1/0000001D@1767226030000  PreSeparateFault",
+        f"           {FINETUNE} has left the node: it is no fault of the job now",
+    ]
+    _, out, _ = call("why", "job", "pretrain-a3", "--out", night)
+    assert "has left" not in out.partition("\nNow:\n")[2], "its pods are where the faults are"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.events import Decision
+from agent.domain.events import Behind, Decision
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
 from agent.wire.audit import AuditLine, decode_all, decode_audit, encode_audit, fact_of, rfc3339
@@ -24,6 +24,7 @@ WHOLE = AuditLine(
         occurrence="0:0:7:0",
         ranks=(0, 1),
         trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        causes=(Behind("n1/chip/2/80C98000@1767225600000", JobId("train/demo")), Behind("", JobId("train/other"))),
     ),
     "act",
     "b4bcfd12f569",
@@ -50,14 +51,20 @@ def test_a_line_says_all_of_a_decision_and_reads_back() -> None:
         "mode": "act",
         "policy": "b4bcfd12f569",
         "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "causes": [
+            {"fault": "n1/chip/2/80C98000@1767225600000", "job": "train/demo"},
+            {"job": "train/other"},
+        ],
     }
     assert decode_audit(line, "here") == WHOLE
 
 
 def test_a_text_without_bytes_costs_only_its_own_letters() -> None:
-    line = AuditLine(Decision(Millis(0), Reason.HELD, detail="a\ud800b", ranks=(1,)), "act", "")
+    causes = (Behind("n1/public/\ud800:7/1@5", JobId("train/demo")),)
+    line = AuditLine(Decision(Millis(0), Reason.HELD, detail="a\ud800b", ranks=(1,), causes=causes), "act", "")
     told = decode_audit(encode_audit(line), "here").decision
     assert (told.reason, told.detail, told.ranks) == (Reason.HELD, "a\ufffdb", (1,))
+    assert told.causes == (Behind("n1/public/\ufffd:7/1@5", JobId("train/demo")),)
 
 
 DEEP = "[" * 1000 + "]" * 1000

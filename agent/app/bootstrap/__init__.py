@@ -15,11 +15,10 @@ from agent.app.bootstrap.common import (
     load_policy_at,
     meaning_of,
     policy_files,
-    read_audit,
     wall_clock,
     wishes_of,
 )
-from agent.app.bootstrap.folder import Standing, read_standing
+from agent.app.bootstrap.folder import read_evidence
 from agent.app.bootstrap.policies import export_policy, policy_folder
 from agent.app.bootstrap.solo import Audience, SoloOrder, prepare_demo, replay_solo, run_solo, scenario
 
@@ -30,7 +29,6 @@ __all__ = [
     "STATE",
     "Audience",
     "SoloOrder",
-    "Standing",
     "border_of",
     "export_policy",
     "limits_of",
@@ -39,8 +37,7 @@ __all__ = [
     "policy_files",
     "policy_folder",
     "prepare_demo",
-    "read_audit",
-    "read_standing",
+    "read_evidence",
     "replay_solo",
     "run_solo",
     "scenario",

@@ -4,21 +4,19 @@ The one rule: nothing is removed from a folder but what a demo has made, and onl
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import orjson
 
 from agent.adapters.folderlock import FolderLock
-from agent.app.bootstrap.common import AUDIT, LETTERS, STATE
-from agent.domain.events import ActiveFault, DurationTimer
-from agent.domain.ledger import Course
-from agent.domain.vocab import JobId
-from agent.errors import BadDocument, BadReport, BadUsage, CannotRun
-from agent.wire.ledgerfile import LEDGER_KEY, decode_job_ledger
-from agent.wire.report import decode as decode_report
+from agent.adapters.recordline import parse_line
+from agent.app.bootstrap.common import AUDIT, LETTERS, STATE, read_audit
+from agent.app.standing import Evidence, standing_of
+from agent.domain.events import Position, Record
+from agent.errors import BadUsage, CannotRun
+from agent.ports import ConfigMap
 
 LOCK: Final = "lock"
 """In the state folder; one process at a time holds it."""
@@ -96,39 +94,35 @@ def _files(out: Path) -> Iterator[str]:
             yield path.relative_to(out).as_posix()
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the state of a folder says now."""
-
-    nodes: frozenset[str] = frozenset()
-    """Nodes with a readable report."""
-    active: Mapping[str, ActiveFault] = field(default_factory=dict)
-    """By identity `node/plane/where/code`."""
-    timers: Mapping[str, DurationTimer] = field(default_factory=dict)
-    courses: Mapping[JobId, tuple[Course, ...]] = field(default_factory=dict)
-    """Recoveries under way by job; none are kept in observe mode."""
-
-
-def read_standing(out: Path) -> Standing:
-    """What the reports and ledgers of the folder say. What cannot be read says nothing here: the run itself tells."""
-    nodes: set[str] = set()
-    active: dict[str, ActiveFault] = {}
-    timers: dict[str, DurationTimer] = {}
+def read_evidence(out: Path) -> Evidence:
+    """What a folder says: journal, dead letters, reports, ledgers; nothing of it is changed. Raises CannotRun when it
+    is no folder of a run.
+    """
+    lines, findings = read_audit(out)
+    reports: dict[str, bytes] = {}
     for path in sorted((out / STATE / REPORTS).glob("*.json")):
         try:
-            report = decode_report(path.read_bytes())
-        except (BadReport, OSError):
-            continue
-        nodes.add(report.node)
-        active.update({str(fault.key): fault for fault in report.active})
-        timers.update({str(timer.key): timer for timer in report.timers})
-    courses: dict[JobId, tuple[Course, ...]] = {}
-    for path in sorted(out.glob("*/fault-agent-job-*.json")):
-        try:
-            text = str(orjson.loads(path.read_bytes())["data"][LEDGER_KEY])
-            cluster = str(orjson.loads(text)["cluster"])
-            ledger = decode_job_ledger(text, cluster, str(path))
-        except (BadDocument, OSError, orjson.JSONDecodeError, KeyError, TypeError):
-            continue
-        courses[ledger.job] = ledger.courses
-    return Standing(frozenset(nodes), active, timers, courses)
+            reports[path.stem] = path.read_bytes()
+        except OSError as error:
+            findings.append(f"report of {path.stem}: {error.strerror or error}")
+    documents = [_document(path, findings) for path in sorted(out.glob("*/fault-agent-*.json"))]
+    standing, unread = standing_of(reports, filter(None, documents))
+    return Evidence(lines, _letters(out), standing, (*findings, *unread))
+
+
+def _document(path: Path, findings: list[str]) -> ConfigMap | None:
+    place = f"{path.parent.name}/{path.stem}"
+    try:
+        data = orjson.loads(path.read_bytes())["data"]
+        return ConfigMap(path.parent.name, path.stem, {str(key): str(text) for key, text in data.items()})
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        findings.append(f"{place}: no ConfigMap: {error}")
+        return None
+
+
+def _letters(out: Path) -> list[Record]:
+    path = out / LETTERS
+    if not path.is_file():
+        return []
+    kept = (parse_line(line, Position(0, 0, at)) for at, line in enumerate(path.read_bytes().splitlines()))
+    return [one for one in kept if isinstance(one, Record)]

@@ -1,0 +1,125 @@
+"""How things stand, for who asks why: the newest reports and the ledgers, and beside them the journal and dead letters.
+
+The one rule: it is the same whether it was read from a folder or from services, and what cannot be read is a finding.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
+from agent.domain.events import ActiveFault, DurationTimer, NodeReport, Record
+from agent.domain.ledger import ClusterLedger, JobLedger
+from agent.domain.rail.reservations import RailLedger
+from agent.domain.vocab import JobId, NodeName
+from agent.errors import BadDocument, BadReport
+from agent.ports import ConfigMap
+from agent.wire.audit import AuditLine
+from agent.wire.ledgerfile import LEDGER_KEY, decode_cluster_ledger, decode_job_ledger
+from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
+from agent.wire.railfile import decode_ledger as decode_rails
+from agent.wire.report import decode as decode_report
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the newest reports and ledgers say."""
+
+    reports: Mapping[NodeName, NodeReport] = field(default_factory=dict)
+    ledgers: Mapping[JobId, JobLedger] = field(default_factory=dict)
+    """Of each job; none are kept in observe mode."""
+    rails: RailLedger | None = None
+    cluster: ClusterLedger | None = None
+    active: Mapping[str, ActiveFault] = field(init=False)
+    """By identity `node/plane/where/code`."""
+    timers: Mapping[str, DurationTimer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        reports = self.reports.values()
+        active = {str(fault.key): fault for report in reports for fault in report.active}
+        timers = {str(timer.key): timer for report in reports for timer in report.timers}
+        object.__setattr__(self, "active", active)
+        object.__setattr__(self, "timers", timers)
+
+    def is_active(self, ref: str) -> bool | None:
+        """Whether the fault of a reference is there now; None: it is no reference, or nothing is known of its node."""
+        identity, _, at = ref.rpartition("@")
+        if identity.partition("/")[0] not in self.reports:
+            return None
+        now = self.active.get(identity)
+        # While a fault is active an earlier beginning may be told, never a later one.
+        return now is not None and at.isdecimal() and now.since <= int(at)
+
+    def has_left(self, job: JobId, fault: ActiveFault) -> bool:
+        """Whether no pod of the job is on the fault's device (on its node, where it lies on the whole node) any more;
+        False as well when nothing is known of the job's pods.
+        """
+        ledger = self.ledgers.get(job)
+        if ledger is None or not ledger.members:
+            return False
+        devices = set(fault.devices)
+        return not any(
+            member.node == fault.key.node and (not devices or devices.intersection(member.devices))
+            for member in ledger.members
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that `why` answers from."""
+
+    lines: Sequence[AuditLine]
+    """Decisions, oldest first."""
+    letters: Sequence[Record]
+    standing: Standing
+    findings: Sequence[str] = ()
+    """What could not be read."""
+
+
+def standing_of(
+    reports: Mapping[str, bytes], documents: Iterable[ConfigMap], cluster: str = ""
+) -> tuple[Standing, list[str]]:
+    """How things stand by these reports and by what of the documents is a ledger; and a finding for each that cannot
+    be read or is of another cluster. `cluster` empty: whichever it is.
+    """
+    found: dict[NodeName, NodeReport] = {}
+    ledgers: dict[JobId, JobLedger] = {}
+    rails: RailLedger | None = None
+    own: ClusterLedger | None = None
+    findings: list[str] = []
+    for node, data in reports.items():
+        try:
+            report = decode_report(data)
+        except BadReport as error:
+            findings.append(f"report of {node}: {error}")
+            continue
+        if cluster and report.cluster != cluster:
+            findings.append(f"report of {node}: it is of cluster {report.cluster!r}, this is {cluster!r}")
+            continue
+        found[report.node] = report
+    for document in documents:
+        text = document.data.get(LEDGER_KEY)
+        if text is None:
+            continue
+        place = f"{document.namespace}/{document.name}"
+        try:
+            if document.name == RAILS_NAME:
+                rails = decode_rails(text, cluster or _cluster_in(text))
+            elif document.name == CLUSTER_NAME:
+                own = decode_cluster_ledger(text, cluster or _cluster_in(text), place)
+            elif document.name.startswith(JOB_PREFIX):
+                ledger = decode_job_ledger(text, cluster or _cluster_in(text), place)
+                ledgers[ledger.job] = ledger
+        except BadDocument as error:
+            findings.append(str(error))
+    return Standing(found, ledgers, rails, own), findings
+
+
+def _cluster_in(text: str) -> str:
+    try:
+        raw: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return ""
+    return str(raw.get("cluster", "")) if isinstance(raw, dict) else ""
