@@ -13,7 +13,7 @@ from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
 from agent.domain.events import ActiveFault, DurationTimer, NodeReport, Record
 from agent.domain.ledger import ClusterLedger, JobLedger
 from agent.domain.rail.reservations import RailLedger
-from agent.domain.vocab import JobId, NodeName
+from agent.domain.vocab import JobId, Millis, NodeName
 from agent.errors import BadDocument, BadReport
 from agent.ports import ConfigMap
 from agent.wire.audit import AuditLine
@@ -76,10 +76,12 @@ class Evidence:
     standing: Standing
     findings: Sequence[str] = ()
     """What could not be read."""
+    at: Millis | None = None
+    """When it was read, Unix ms, if those who report are still at work; None: a folder, which may be of long ago."""
 
 
 def standing_of(
-    reports: Mapping[str, bytes], documents: Iterable[ConfigMap], cluster: str = ""
+    reports: Mapping[NodeName, bytes], documents: Iterable[ConfigMap], cluster: str = ""
 ) -> tuple[Standing, list[str]]:
     """How things stand by these reports and by what of the documents is a ledger; and a finding for each that cannot
     be read or is of another cluster. `cluster` empty: whichever it is.

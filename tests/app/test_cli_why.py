@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import REF, SEPARATE, Command, a_recording
@@ -12,8 +13,13 @@ from recordlines import fault_line, write_lines
 from rig import T0
 
 from agent.app.bootstrap import SoloOrder, read_evidence, replay_solo, scenario
+from agent.app.cli.answer import blocks, now
+from agent.app.cli.asked import Asked, Kind
 from agent.app.settings import Settings
-from agent.domain.vocab import Reason
+from agent.app.standing import Evidence, Standing
+from agent.domain.events import Behind, Decision, NodeReport
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.wire.audit import AuditLine
 
 SWITCH_CODE = "[0x00f103b6,155908,na,na]"
 SWITCH_FAULT = fault_line(
@@ -192,7 +198,9 @@ def test_how_it_stands_tells_what_is_over_and_what_is_still_to_come(call: Comman
     write_lines(files / "events.jsonl", lines)
     call.replay(files)
     _, out, _ = call("why", "node", "n1", "--out", files / "out")
-    assert out.partition("\nNow:\n")[2].splitlines() == [
+    *stands, report = out.partition("\nNow:\n")[2].splitlines()
+    assert report.startswith("  report   n1: of 2026-01-01 00:00:03.000Z, policy ")
+    assert stands == [
         f"  active   n1/chip/2/80C98000@{T0}  RestartRequest",
         f"  active   n1/network/3/81078603@{T0 + 3000}  NotHandleFault",
         "           pending: raised if still down after 2026-01-01 00:00:23.000Z",
@@ -375,3 +383,94 @@ def test_a_fault_on_a_device_that_the_job_has_left_is_none_of_the_job_now(call: 
     ]
     _, out, _ = call("why", "job", "pretrain-a3", "--out", night)
     assert "has left" not in out.partition("\nNow:\n")[2], "its pods are where the faults are"
+
+
+# --- what services say ------------------------------------------------------------------------------------------------
+
+N1 = NodeName("n1")
+
+
+def told_now(asked: Asked, at: int | None, **report: Any) -> list[str]:
+    """What stands under "Now" for a node whose report is of T0."""
+    standing = Standing({N1: NodeReport("prod", N1, 1, 1, "i", **{"clock": Millis(T0), "caught_up": True} | report)})
+    evidence = Evidence((), (), standing, at=None if at is None else Millis(at))
+    return list(now(asked, [], evidence))[2:]
+
+
+def test_a_node_without_decisions_is_told_by_its_report() -> None:
+    node = Asked("node", "n1")
+    assert told_now(node, T0 + 60_000, policy="b4bcfd12f5691234") == [
+        "  report   n1: of 2026-01-01 00:00:00.000Z, policy b4bcfd12f569"
+    ]
+    assert told_now(node, T0 + 60_000, policy="b4", caught_up=False) == [
+        "  report   n1: of 2026-01-01 00:00:00.000Z, policy b4; it had not read all that had come"
+    ]
+    assert told_now(Asked("node", "n2"), T0) == ["  report   n2: there is none"]
+    assert list(blocks([])) == ["Nothing was decided about it in what was read."]
+
+
+def test_a_node_that_has_been_silent_for_long_is_doubted_and_in_a_folder_it_is_not() -> None:
+    node = Asked("node", "n1")
+    silent = "; silent for 5 min, so what is active is as of then"
+    assert told_now(node, T0 + 300_000, policy="b4") == [
+        f"  report   n1: of 2026-01-01 00:00:00.000Z, policy b4{silent}"
+    ]
+    for at in (None, T0 + 180_000):
+        assert told_now(node, at, policy="b4") == ["  report   n1: of 2026-01-01 00:00:00.000Z, policy b4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--since", "8h"], "--since is for --config; a folder is read whole"),
+        (["--out", ".", "--config", "agent.yaml"], "give either --out"),
+        (["--config", "agent.yaml", "--since", "8 hours"], "'8 hours' is no span; a number with s, min, h or d"),
+        (["--config", "agent.yaml", "--last", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_use(call: Command, words: list[str], said: str) -> None:
+    code, out, err = call("why", "node", "n1", *words)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_services_are_asked_for_with_a_named_cluster_and_a_broker_that_answers(
+    call: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.yaml").write_text("kafka: {bootstrap_servers: 'localhost:1'}")
+    code, _, err = call("why", "node", "n1", "--config", tmp_path / "agent.yaml")
+    assert (code, err.startswith("fault-agent: cluster.id is not set")) == (2, True)
+    monkeypatch.setenv("FAULT_AGENT_CLUSTER__ID", "prod")
+    code, _, err = call("why", "node", "n1", "--config", tmp_path / "agent.yaml", "--since", "2d")
+    assert (code, err.startswith("fault-agent: cannot connect to localhost:1: ")) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("ref", "kind", "nodes"),
+    [
+        ("n9", "node", {"n9"}),
+        ("n9/chip/1", "fault", {"n9"}),
+        ("train/demo", "job", {"n1", "n2"}),
+        ("vcjob-fault-npu-cm", "document", {"n3"}),
+    ],
+)
+def test_the_reports_that_matter_are_those_of_what_is_asked_for_and_of_what_was_decided_about_it(
+    ref: str, kind: Kind, nodes: set[str]
+) -> None:
+    lines = [
+        AuditLine(Decision(Millis(1), Reason.NO_RANK, N1, job=JobId("train/demo")), "act", ""),
+        AuditLine(
+            Decision(Millis(2), Reason.WRITTEN, job=JobId("train/demo"), causes=(Behind("n2/chip/1/A@1"),)), "", ""
+        ),
+        AuditLine(
+            Decision(
+                Millis(3),
+                Reason.WRITTEN,
+                document="volcano-system/vcjob-fault-npu-cm",
+                causes=(Behind("n3/chip/1/A@1"),),
+            ),
+            "",
+            "",
+        ),
+    ]
+    assert Asked(kind, ref).nodes(lines) == nodes

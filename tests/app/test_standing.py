@@ -35,14 +35,14 @@ DOCUMENTS = (
 
 @pytest.mark.parametrize("cluster", ["prod", ""])
 def test_reports_and_ledgers_are_read_and_other_documents_are_not(cluster: str) -> None:
-    standing, findings = standing_of({"n1": encode(REPORT)}, DOCUMENTS, cluster)
+    standing, findings = standing_of({NODE: encode(REPORT)}, DOCUMENTS, cluster)
     assert findings == []
     assert standing == Standing({NODE: REPORT}, {JOB: LEDGER}, RailLedger(), ClusterLedger("prod", term=4))
     assert standing.active == {str(KEY): FAULT}
 
 
 def test_what_is_of_another_cluster_is_a_finding_and_counts_for_nothing() -> None:
-    standing, findings = standing_of({"n1": encode(REPORT)}, DOCUMENTS, "other")
+    standing, findings = standing_of({NODE: encode(REPORT)}, DOCUMENTS, "other")
     assert standing == Standing()
     assert len(findings) == 4
     assert all("'prod'" in finding and "'other'" in finding for finding in findings)
@@ -50,7 +50,7 @@ def test_what_is_of_another_cluster_is_a_finding_and_counts_for_nothing() -> Non
 
 def test_what_cannot_be_read_is_a_finding_and_the_rest_counts() -> None:
     torn = (document("fault-agent-job-torn", "{", "train"), document("fault-agent-cluster", "[]"), *DOCUMENTS)
-    standing, findings = standing_of({"n1": encode(REPORT), "n2": b"torn"}, torn)
+    standing, findings = standing_of({NODE: encode(REPORT), NodeName("n2"): b"torn"}, torn)
     assert standing.active == {str(KEY): FAULT}
     assert standing.ledgers == {JOB: LEDGER}
     assert [finding.partition(":")[0] for finding in findings] == [

@@ -13,6 +13,7 @@ from aiokafka import ConsumerRecord
 from agent.adapters.kafka.lookout import EARLIEST, LATEST, Lookout
 from agent.adapters.kafka.reader import Reader
 from agent.adapters.kafka.settings import KafkaSettings
+from agent.domain.vocab import Millis
 
 CHUNK: Final = 500
 SLICE_S: Final = 0.01
@@ -54,9 +55,23 @@ class Shelf:
 
     async def everything(self) -> AsyncGenerator[list[ConsumerRecord], None]:
         """All records that are there now. Raises CannotRun, Refused, Unavailable."""
+        async for records in self.newest(None):
+            yield records
+
+    async def newest(
+        self, limit: int | None, since: Millis | None = None
+    ) -> AsyncGenerator[list[ConsumerRecord], None]:
+        """Of each partition the newest `limit` records that are there now (all for None), and of these no older ones
+        than `since` (ms). Raises CannotRun, Refused, Unavailable.
+        """
         partitions = await self.partitions()
         starts = await self.lookout.offsets(partitions, EARLIEST)
         ends = await self.lookout.offsets(partitions, LATEST)
+        if since is not None:
+            young = await self.lookout.offsets(partitions, max(since, Millis(0)))
+            starts = {p: young.get(p, ends[p]) for p in starts}
+        if limit is not None:
+            starts = {p: max(start, ends[p] - limit) for p, start in starts.items()}
         async for records in self.records(starts, ends):
             yield records
 

@@ -57,15 +57,16 @@ class KafkaDeadLetters:
         while len(self._written) > _REMEMBERED:
             self._written.popitem(last=False)
 
-    async def read_all(self, limit: int | None = None) -> Sequence[Record]:
-        """The newest `limit` letters (all without it), oldest first, one per source.
+    async def read_all(self, limit: int | None = None, *, scan: int | None = None) -> Sequence[Record]:
+        """The newest `limit` letters (all without it), oldest first, one per source. `scan`: only so many records at
+        the end of each partition are looked at.
 
         The time is the record's own; the position is that of the letter in its topic, generation 0. Raises CannotRun,
         Refused, Unavailable.
         """
         kept: OrderedDict[bytes, ConsumerRecord] = OrderedDict()
         async with shelf(self._settings, self._topic) as opened:
-            async for records in opened.everything():
+            async for records in opened.newest(scan):
                 for record in records:
                     source = _source_of(record.headers) or f"{record.partition}:{record.offset}".encode()
                     kept.setdefault(source, record)
@@ -113,11 +114,13 @@ class KafkaJournal:
         """See Journal. Raises CannotRun, Refused, Unavailable."""
         return await self.tail(None)
 
-    async def tail(self, limit: int | None) -> Sequence[bytes]:
-        """The newest `limit` lines, oldest first; all of them for None. Raises CannotRun, Refused, Unavailable."""
+    async def tail(self, limit: int | None, since: Millis | None = None) -> Sequence[bytes]:
+        """The newest `limit` lines, oldest first, and of these no older ones than `since` (ms of writing); all of them
+        for None. Raises CannotRun, Refused, Unavailable.
+        """
         found: dict[int, deque[ConsumerRecord]] = {}
         async with shelf(self._settings, self._topic) as opened:
-            async for records in opened.everything():
+            async for records in opened.newest(limit, since):
                 for record in records:
                     found.setdefault(record.partition, deque(maxlen=limit)).append(record)
         ordered = sorted((record for records in found.values() for record in records), key=_age)

@@ -3,7 +3,7 @@
 The one rule: after a failure the caller sends the newest state, never the one that failed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from agent.adapters.kafka.drain import Shelf, shelf
 from agent.adapters.kafka.lookout import EARLIEST, LATEST
@@ -59,6 +59,20 @@ class KafkaReportLog:
                 if found is not None:
                     return found[0]
         return None
+
+    async def of(self, nodes: Collection[NodeName]) -> Mapping[NodeName, bytes]:
+        """Newest report of each of these nodes that has one; reads their partitions. Raises as `last` does."""
+        newest: dict[NodeName, bytes | None] = {}
+        partitions = {self._partition(node) for node in nodes}
+        async with shelf(self._settings, self._topic) as opened:
+            begin = await opened.lookout.offsets(partitions, EARLIEST)
+            end = await opened.lookout.offsets(partitions, LATEST)
+            async for records in opened.records(begin, end):
+                for record in records:
+                    node = NodeName((record.key or b"").decode("utf-8", "replace"))
+                    if node in nodes:
+                        newest[node] = record.value
+        return {node: report for node, report in newest.items() if report is not None}
 
     async def latest(self) -> Mapping[NodeName, bytes]:
         """See ReportLog. Reads the whole topic. Raises CannotRun, Refused, Unavailable."""

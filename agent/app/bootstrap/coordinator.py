@@ -181,7 +181,7 @@ async def _assemble(
     partitions = Partitions(set())
     events = KafkaFaultSource(kafka, names.topic("events"), partitions.all_of, record_digest)
     log, letters, audit = await _ports(settings, kafka, events, stack, say, stop)
-    client = await patiently(lambda: connect(_kube_of(settings)), stop, say)
+    client = await patiently(lambda: connect(kube_of(settings)), stop, say)
     stack.push_async_callback(client.close)
     elector = _elector(settings, KubeLease(client, settings.namespace, settings.lease.name), me, say)
     real = FencedStore(KubeDocumentStore(client, MANAGER, labels=OURS), elector.is_leader)
@@ -284,7 +284,8 @@ def _side(policy: Policy, settings: Settings, tracer: Tracer) -> NodeSide:
     )
 
 
-def _kube_of(settings: Settings) -> KubeSettings:
+def kube_of(settings: Settings) -> KubeSettings:
+    """How to reach the API server."""
     kube = settings.kubernetes
     path = kube.kubeconfig or ("" if "KUBERNETES_SERVICE_HOST" in os.environ else os.environ.get("KUBECONFIG", ""))
     return KubeSettings(

@@ -15,6 +15,7 @@ from agent.adapters.recordline import parse_line
 from agent.app.bootstrap.common import AUDIT, LETTERS, STATE, read_audit
 from agent.app.standing import Evidence, standing_of
 from agent.domain.events import Position, Record
+from agent.domain.vocab import NodeName
 from agent.errors import BadUsage, CannotRun
 from agent.ports import ConfigMap
 
@@ -99,10 +100,10 @@ def read_evidence(out: Path) -> Evidence:
     is no folder of a run.
     """
     lines, findings = read_audit(out)
-    reports: dict[str, bytes] = {}
+    reports: dict[NodeName, bytes] = {}
     for path in sorted((out / STATE / REPORTS).glob("*.json")):
         try:
-            reports[path.stem] = path.read_bytes()
+            reports[NodeName(path.stem)] = path.read_bytes()
         except OSError as error:
             findings.append(f"report of {path.stem}: {error.strerror or error}")
     documents = [_document(path, findings) for path in sorted(out.glob("*/fault-agent-*.json"))]

@@ -9,11 +9,12 @@ from typing import Final
 from agent.app.cli.account import many
 from agent.app.cli.asked import Asked
 from agent.app.cli.show import folded, local_offset
-from agent.app.standing import Standing
+from agent.app.coordinator_role import UNKNOWN_AFTER
+from agent.app.standing import Evidence, Standing
 from agent.app.telling import Letter
 from agent.domain.events import ActiveFault, Decision
 from agent.domain.reset import due
-from agent.domain.vocab import JobId, Reason, utc_text
+from agent.domain.vocab import JobId, NodeName, Reason, span_text, utc_text
 from agent.wire.audit import AuditLine, rfc3339
 
 Item = AuditLine | Letter
@@ -67,6 +68,9 @@ def plain(item: Item, standing: Standing) -> dict[str, object]:
 
 def blocks(items: Sequence[Item]) -> Iterator[str]:
     """One block an item: a line that says what, and below it, indented, the rest."""
+    if not items:
+        yield "Nothing was decided about it in what was read."
+        return
     last = items[-1]
     yield f"Times are UTC; local time is UTC{local_offset(last.at if isinstance(last, Letter) else last.decision.at)}."
     yield ""
@@ -99,8 +103,9 @@ def _causes(decision: Decision) -> Iterator[str]:
         yield f"    {'' if place else 'because':<10}{'  '.join(filter(None, (cause.fault, own)))}".rstrip()
 
 
-def now(asked: Asked, items: Sequence[Item], standing: Standing) -> Iterator[str]:
+def now(asked: Asked, items: Sequence[Item], evidence: Evidence) -> Iterator[str]:
     """How the faults that were told of stand now, what is still to come, and what a ledger that is asked for holds."""
+    standing = evidence.standing
     decisions = [item.decision for item in items if isinstance(item, AuditLine)]
     jobs = _jobs_of(decisions)
     refs = list(jobs)
@@ -121,7 +126,8 @@ def now(asked: Asked, items: Sequence[Item], standing: Standing) -> Iterator[str
     for job in dict.fromkeys(one.job for one in decisions if one.job):
         yield from _pending(job, standing)
     yield from _held(asked, standing)
-    if not refs:
+    yield from _reports(asked, refs, evidence)
+    if not refs and asked.kind != "node":
         nodes = sorted({identity.partition("/")[0] for identity in standing.active})
         yield "  none of these decisions names a fault"
         if nodes:
@@ -175,3 +181,22 @@ def _held(asked: Asked, standing: Standing) -> Iterator[str]:
             )
         if not held:
             yield "  held     no NPU"
+
+
+def _reports(asked: Asked, refs: Iterable[str], evidence: Evidence) -> Iterator[str]:
+    """The report of the node that is asked for; of others only what makes their word doubtful."""
+    nodes = {asked.ref} if asked.kind == "node" else {ref.partition("/")[0] for ref in refs}
+    for node in sorted(nodes):
+        report = evidence.standing.reports.get(NodeName(node))
+        if report is None:
+            if evidence.at is not None:
+                yield f"  report   {node}: there is none"
+            continue
+        doubts = []
+        if not report.caught_up:
+            doubts.append("it had not read all that had come")
+        if evidence.at is not None and evidence.at - report.clock > UNKNOWN_AFTER:
+            doubts.append(f"silent for {span_text(evidence.at - report.clock)}, so what is active is as of then")
+        if asked.kind == "node" or doubts:
+            told = "; ".join((f"of {utc_text(report.clock)}, policy {report.policy[:12]}", *doubts))
+            yield f"  report   {node}: {told}"

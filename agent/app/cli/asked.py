@@ -10,7 +10,7 @@ from typing import Final, Literal
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
 from agent.domain.events import Record
 from agent.domain.policy import chip_number
-from agent.domain.vocab import Plane, Reason
+from agent.domain.vocab import NodeName, Plane, Reason
 from agent.wire.audit import AuditLine
 from agent.wire.letters import nodes_of
 from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
@@ -36,6 +36,13 @@ class Asked:
     def concerns_letter(self, letter: Record) -> bool:
         """Whether a dead letter names the node that is asked for."""
         return self.kind == "node" and self.ref in nodes_of(letter)
+
+    def nodes(self, lines: Iterable[AuditLine]) -> frozenset[NodeName]:
+        """Nodes whose reports matter: the one that is asked for, and those of the decisions about it."""
+        found = {name for line in lines if self.concerns(line) for name in names(line, "node")}
+        if self.kind in ("node", "fault"):
+            found.add(self.ref.partition("/")[0])
+        return frozenset(map(NodeName, found))
 
     @property
     def ledger(self) -> str:

@@ -1,30 +1,49 @@
 """`fault-agent why`: what was decided about a job, node, fault or document, what was not done, and for which reason.
 
-The one rule: it reads what a run has left and changes nothing there.
+The one rule: it reads what a run has left, in a folder or on services, and changes nothing there.
 """
 
 import json
+import os
+import re
 from pathlib import Path
 from typing import cast
 
 import click
 
-from agent.app.bootstrap import read_evidence
+from agent.app.bootstrap import read_evidence, wall_clock
 from agent.app.cli.answer import blocks, in_order, now, plain
 from agent.app.cli.asked import KINDS, Asked, Kind, known
+from agent.app.settings import load_settings
 from agent.app.standing import Evidence
 from agent.app.telling import letter_of
-from agent.domain.vocab import Millis
+from agent.domain.vocab import HOUR, MINUTE, SECOND, Millis, utc_text
 from agent.wire.letters import nodes_of
 
 EXIT_FINDINGS = 1
+LAST = 20_000
+"""Newest decisions that are looked at on services; a busy hour of a large cluster has fewer."""
 KNOWN = 8
 """Names that are shown to somebody who asked for another."""
 
 
+_SPAN = re.compile(r"(\d{1,6})(s|min|h|d)")
+_UNITS = {"s": SECOND, "min": MINUTE, "h": HOUR, "d": 24 * HOUR}
+
+
+def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """`90s`, `15min`, `8h`, `2d`, as ms."""
+    if value is None:
+        return None
+    found = _SPAN.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no span; a number with s, min, h or d is expected, such as 8h")
+    return int(found[1]) * _UNITS[found[2]]
+
+
 @click.command(
     short_help="Show what was decided, what was not, and why.",
-    epilog="Example: fault-agent why fault n1/chip/2/80E18402 --out OUT; fault-agent why fault 0x80e18402 --out OUT",
+    epilog="Example: fault-agent why fault n1/chip/2/80E18402 --out OUT; fault-agent why job demo --config agent.yaml",
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("ref")
@@ -32,34 +51,72 @@ KNOWN = 8
     "--out",
     "out",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=Path(),
     show_default="this folder",
     help="The --out folder of a run, replay or demo.",
 )
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="Settings (YAML) of the roles node and coordinator: read Kafka and the API server instead of a folder.",
+)
+@click.option(
+    "--last",
+    type=click.IntRange(1),
+    default=LAST,
+    show_default=True,
+    help="With --config: so many of the newest decisions are looked at.",
+)
+@click.option("--since", callback=_span, metavar="SPAN", help="With --config: no older ones than this, such as 8h.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: an array of decisions, oldest first.")
-def why(kind: str, ref: str, out: Path, as_json: bool) -> None:
+def why(
+    kind: str, ref: str, out: Path | None, config: Path | None, last: int, since: int | None, as_json: bool
+) -> None:
     """Show what was decided about REF and why, oldest first, and at the end how it stands now.
 
     REF is a job (namespace/PodGroup, or the job's own name), a node, a document (namespace/name), or a fault: its
     reference node/plane/where/code@ms, the front part of one such as n1/chip/2, or a code alone. Codes are taken in
     any case, chip codes also with 0x and without leading zeros. A node is told with the dead letters that name it, a
     document with the faults and jobs behind each write.
+
+    With --config it asks the services of the roles node and coordinator: the audit, reports and dead letter topics,
+    and the ledgers.
     """
     asked = Asked(cast(Kind, kind), ref)
-    evidence = read_evidence(out)
+    evidence = _evidence(asked, out, config, last, since)
+    standing = evidence.standing
     for finding in evidence.findings:
         click.echo(f"fault-agent: {finding}", err=True)
     letters = [letter_of(one, Millis(one.timestamp)) for one in evidence.letters if asked.concerns_letter(one)]
     items = in_order([line for line in evidence.lines if asked.concerns(line)], letters)
+    there = bool(items) or (asked.kind == "node" and ref in standing.reports)
     if as_json:
-        click.echo(json.dumps([plain(item, evidence.standing) for item in items], indent=2, ensure_ascii=False))
-    elif items:
+        click.echo(json.dumps([plain(item, standing) for item in items], indent=2, ensure_ascii=False))
+    elif there:
         if asked.ledger:
             click.echo(f"{ref} is a ledger of the agent: no decision is about it, it keeps what these came to.")
-        click.echo("\n".join((*blocks(items), *now(asked, items, evidence.standing))))
-    if not items:
+        click.echo("\n".join((*blocks(items), *now(asked, items, evidence))))
+    if not there:
         click.echo(f"fault-agent: {_nothing(asked, evidence)}", err=True)
         raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _evidence(asked: Asked, out: Path | None, config: Path | None, last: int, since: int | None) -> Evidence:
+    if config is None:
+        if since is not None:
+            raise click.UsageError("--since is for --config; a folder is read whole")
+        return read_evidence(out or Path())
+    if out is not None:
+        raise click.UsageError("give either --out, a folder of the role solo, or --config, the roles on services")
+    # Imported where needed: no other command waits for the clients.
+    from agent.app.bootstrap.evidence import read_services
+
+    begin = None if since is None else Millis(wall_clock() - since)
+    evidence = read_services(load_settings(config, os.environ), asked.nodes, last, begin)
+    first = evidence.lines[0].decision.at if evidence.lines else None
+    told = "no decision was there to read" if first is None else f"decisions since {utc_text(first)} were read"
+    click.echo(f"fault-agent: {told}; --last and --since choose others", err=True)
+    return evidence
 
 
 def _nothing(asked: Asked, evidence: Evidence) -> str:

@@ -1,0 +1,59 @@
+"""What `why` reads of the roles on services: the audit, dead letter and reports topics, and the ledgers.
+
+The one rule: nothing is written, and no right is used but to read.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from agent.adapters.kafka import KafkaDeadLetters, KafkaJournal, KafkaReportLog
+from agent.adapters.kube import KubeDocumentStore, connect
+from agent.app.bootstrap.common import MANAGER, cluster_of, silence_client, wall_clock
+from agent.app.bootstrap.coordinator import OURS, kube_of
+from agent.app.bootstrap.topics import kafka_of
+from agent.app.gather import Sources, gather
+from agent.app.settings import Settings
+from agent.app.standing import Evidence
+from agent.domain.events import Record
+from agent.domain.vocab import Millis, NodeName
+from agent.ports import ConfigMap
+from agent.wire.audit import AuditLine
+
+
+def read_services(
+    settings: Settings,
+    nodes_of: Callable[[Sequence[AuditLine]], Collection[NodeName]],
+    last: int,
+    since: Millis | None,
+) -> Evidence:
+    """The evidence of the newest `last` decisions (and dead letters), of none that is older than `since` (ms).
+
+    Raises BadUsage (no cluster.id), CannotRun, Refused, Unavailable: Kafka has to answer, the API server need not.
+    """
+    silence_client()
+    kafka, names = kafka_of(settings), settings.kafka
+    journal = KafkaJournal(kafka, names.topic("audit"))
+    letters = KafkaDeadLetters(kafka, names.topic("deadletter"))
+    log = KafkaReportLog(kafka, names.topic("reports"), names.report_partitions)
+
+    async def newest_letters() -> Sequence[Record]:
+        found = await letters.read_all(scan=last)
+        return found if since is None else [letter for letter in found if letter.timestamp >= since]
+
+    sources = Sources(
+        cluster=cluster_of(settings),
+        lines=lambda: journal.tail(last, since),
+        letters=newest_letters,
+        reports=log.of,
+        ledgers=lambda: _ledgers(settings),
+        now=wall_clock,
+    )
+    return asyncio.run(gather(sources, nodes_of))
+
+
+async def _ledgers(settings: Settings) -> Sequence[ConfigMap]:
+    client = await connect(kube_of(settings))
+    try:
+        return await KubeDocumentStore(client, MANAGER, labels=OURS).list()
+    finally:
+        await client.close()
