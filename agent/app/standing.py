@@ -79,6 +79,14 @@ class Evidence:
     at: Millis | None = None
     """When it was read, Unix ms, if those who report are still at work; None: a folder, which may be of long ago."""
 
+    @property
+    def clock(self) -> Millis:
+        """As of when it tells how things stand: when it was read, or the newest time a folder knows; 0: none."""
+        if self.at is not None:
+            return self.at
+        reported = (report.clock for report in self.standing.reports.values())
+        return max((*reported, *(line.decision.at for line in self.lines)), default=Millis(0))
+
 
 def standing_of(
     reports: Mapping[NodeName, bytes], documents: Iterable[ConfigMap], cluster: str = ""

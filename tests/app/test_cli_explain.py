@@ -179,3 +179,27 @@ def test_policy_show_for_machines() -> None:
 @pytest.mark.parametrize("command", [explain, policy, policy.commands["show"]], ids=["explain", "policy", "show"])
 def test_every_help_teaches_with_an_example(command: Any) -> None:
     assert "Example: fault-agent " in CliRunner().invoke(command, ["--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("ref", "code"),
+    [
+        ("n1/chip/2/80E18402@1767225600000", "80E18402"),
+        ("n1/CHIP/2/0x80e18402", "80E18402"),
+        ("n1/network/3/81078603@7", "81078603"),
+        ("n1/switch/0.3/[0x08520003,na,npu,na]@7", "[0x08520003,na,npu,na]"),
+        ("n1/node/CPU.1/0000001d", "0000001d"),
+        ("n1/dpu/0/21000024", "21000024"),
+        ("n1/public/CCAE:x/220001001@7", "220001001"),
+    ],
+)
+def test_a_reference_is_taken_for_its_code_in_the_table_of_its_plane(ref: str, code: str) -> None:
+    plane = ref.split("/")[1].lower()
+    source = {"chip": "dcmi", "network": "dcmi", "switch": "lingqu", "node": "ipmi"}.get(plane, plane)
+    assert asked(ref) == asked(code, "--source", source)
+
+
+def test_what_only_looks_like_a_reference_is_no_code() -> None:
+    result = CliRunner().invoke(explain, ["n1/cable/2/80E18402"])
+    assert result.exit_code == 2
+    assert "'n1/cable/2/80E18402' is no fault code" in result.output

@@ -1,6 +1,7 @@
 """`fault-agent why`: who is asked for, the answer for people and for machines, and how it stands now."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,11 +55,15 @@ def judged(call: Command, files: Path) -> Path:
     return files / "out"
 
 
+def decided(out: str) -> list[dict[str, Any]]:
+    """The decisions in the answer for machines."""
+    return [one for one in json.loads(out) if one["kind"] == "decision"]
+
+
 def faults(out: str) -> set[str]:
-    """Faults that the answer for machines speaks of."""
-    return {
-        ref for one in json.loads(out) for ref in (one["fault"], *(cause["fault"] for cause in one["causes"])) if ref
-    }
+    """Faults that those decisions speak of."""
+    named = [(one["fault"], *(cause["fault"] for cause in one["causes"])) for one in decided(out)]
+    return {ref for refs in named for ref in refs if ref}
 
 
 @pytest.mark.parametrize("ref", [DEMO_JOB, "train/demo", "demo", DEMO_GROUP])
@@ -89,7 +94,7 @@ def test_why_a_node(call: Command, judged: Path) -> None:
 def test_why_a_fault_by_its_reference_or_the_front_of_it(call: Command, judged: Path, ref: str, count: int) -> None:
     code, out, _ = call("why", "fault", ref, "--out", judged, "--json")
     assert code == 0
-    found = json.loads(out)
+    found = decided(out)
     assert len(found) == count
     assert found[0]["fault"] == REF
     assert set(found[0]) >= {"time", "reason", "detail", "fault", "level", "node", "job", "ranks", "document", "mode"}
@@ -125,7 +130,7 @@ def test_a_switch_code_is_a_text_in_any_case(call: Command, files: Path, ref: st
     write_lines(files / "events.jsonl", [SWITCH_FAULT])
     call.replay(files)
     code, out, _ = call("why", "fault", ref, "--out", files / "out", "--json")
-    assert (code, {one["fault"] for one in json.loads(out)}) == (0, {f"n1/switch/0.3/{SWITCH_CODE}@{T0}"})
+    assert (code, faults(out)) == (0, {f"n1/switch/0.3/{SWITCH_CODE}@{T0}"})
 
 
 def test_why_a_document_tells_each_time_it_was_written(call: Command, judged: Path) -> None:
@@ -172,7 +177,12 @@ def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("far_east")
 def test_why_for_people_is_a_block_a_decision_and_nothing_of_it_is_cut(call: Command, judged: Path) -> None:
-    assert call("why", "fault", REF, "--out", judged) == (0, PEOPLE, "")
+    code, out, err = call("why", "fault", REF, "--out", judged)
+    told, _, rules = out.partition("\nRules, as of ")
+    assert (code, told, err) == (0, PEOPLE, "")
+    assert re.fullmatch(
+        rf"2026-01-01 00:00:02.000Z:\n  n1/chip/2/{SEPARATE}\n    chip-table, chip.yaml:\d+: SeparateNPU\n", rules
+    )
 
 
 def test_on_a_terminal_details_are_broken_between_words_and_references_are_not(

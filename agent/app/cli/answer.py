@@ -3,18 +3,19 @@
 The one rule: a reference is never broken or cut, and what is not known is not said.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from agent.app.cli.account import many
 from agent.app.cli.asked import Asked
+from agent.app.cli.rules import Word
 from agent.app.cli.show import folded, local_offset
 from agent.app.coordinator_role import UNKNOWN_AFTER
 from agent.app.standing import Evidence, Standing
 from agent.app.telling import Letter
-from agent.domain.events import ActiveFault, Decision
+from agent.domain.events import ActiveFault, Decision, FaultKey
 from agent.domain.reset import due
-from agent.domain.vocab import JobId, NodeName, Reason, span_text, utc_text
+from agent.domain.vocab import JobId, Millis, NodeName, Reason, span_text, utc_text
 from agent.wire.audit import AuditLine, rfc3339
 
 Item = AuditLine | Letter
@@ -101,6 +102,32 @@ def _causes(decision: Decision) -> Iterator[str]:
     for place, cause in enumerate(decision.causes):
         own = cause.job if cause.job != decision.job else ""
         yield f"    {'' if place else 'because':<10}{'  '.join(filter(None, (cause.fault, own)))}".rstrip()
+
+
+def plain_word(key: FaultKey, word: Word) -> dict[str, object]:
+    """What a rule says of a fault, for machines."""
+    return {
+        "kind": "rule",
+        "identity": str(key),
+        "rule": word.rule,
+        "place": word.place,
+        "level": word.level,
+        "said": word.said,
+        "counted": word.counted,
+        "needed": word.needed,
+        "until": None if word.until is None else rfc3339(word.until),
+    }
+
+
+def rules(said: Mapping[FaultKey, Sequence[Word]], at: Millis) -> Iterator[str]:
+    """Every rule that looks at the faults that were asked for, and what each says at that time."""
+    if said:
+        yield ""
+        yield f"Rules, as of {utc_text(at)}:"
+    for key, words in said.items():
+        yield f"  {key}"
+        for word in words:
+            yield from folded("", str(word), 0)
 
 
 def now(asked: Asked, items: Sequence[Item], evidence: Evidence) -> Iterator[str]:

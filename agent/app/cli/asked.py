@@ -69,7 +69,7 @@ class Asked:
 
     def _is(self, name: str) -> bool:
         if self.kind == "fault":
-            return _is_fault(name, self.ref)
+            return is_fault(name, self.ref)
         if self.kind == "node" or name == self.ref:
             return name == self.ref
         short = name.partition("/")[2]
@@ -104,7 +104,7 @@ def known(lines: Iterable[AuditLine], asked: Asked) -> list[str]:
     return sorted(found, key=lambda name: (-len(wanted & set(name.casefold().partition("@")[0].split("/", 3))), name))
 
 
-def _is_fault(name: str, ref: str) -> bool:
+def is_fault(name: str, ref: str) -> bool:
     """Whether a reference is the one asked for, begins with it, or has the code that is asked for."""
     identity, _, at = name.rpartition("@")
     asked, found, asked_at = ref.rpartition("@")

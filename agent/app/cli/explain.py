@@ -30,6 +30,14 @@ _FILE_OF: Final = {
     Plane.DPU: "dpu.yaml",
     Plane.PUBLIC: "public.yaml",
 }
+_SOURCE_OF: Final = {
+    Plane.CHIP: Source.DCMI,
+    Plane.NETWORK: Source.DCMI,
+    Plane.SWITCH: Source.LINGQU,
+    Plane.NODE: Source.IPMI,
+    Plane.DPU: Source.DPU,
+    Plane.PUBLIC: Source.PUBLIC,
+}
 _REFUSED: Final = Effect(
     device="none: the fault is refused and kept in the dead letters",
     job="none",
@@ -81,15 +89,25 @@ def explain(
     """Tell what each fault CODE means, which rule gives it its level, and what the agent does about it.
 
     A chip code is hex (80E18402, 0x80e18402), a switch code has four parts in brackets and needs quotes in the
-    shell ('[0x08520003,na,L2,na]'), a node or DPU code has 8 characters, a public one 9.
+    shell ('[0x08520003,na,L2,na]'), a node or DPU code has 8 characters, a public one 9. A fault's reference is taken
+    for its code; what the rules have counted of that very fault: fault-agent why fault REF.
     """
     in_force = policy_at(policy_path)
     chosen = Source(source) if source else None
-    answers = [_answer(in_force, code, chosen, severity) for code in codes]
+    answers = [_answer(in_force, *_of_reference(code, chosen), severity) for code in codes]
     if as_json:
         click.echo(json.dumps([_plain(in_force, answer) for answer in answers], indent=2, ensure_ascii=False))
     else:
         click.echo("\n\n".join(_text(in_force, answer) for answer in answers))
+
+
+def _of_reference(text: str, chosen: Source | None) -> tuple[str, Source | None]:
+    """The code of a fault's reference `node/plane/where/code@ms`, and the table of its plane; a code as it is."""
+    parts = text.split("/", 3)
+    if len(parts) != 4 or parts[1].casefold() not in set(Plane):
+        return text, chosen
+    code, found, at = parts[3].rpartition("@")
+    return code if found and at.isdecimal() else parts[3], chosen or _SOURCE_OF[Plane(parts[1].casefold())]
 
 
 def _answer(in_force: Policy, code: str, chosen: Source | None, severity: int | None) -> _Answer:

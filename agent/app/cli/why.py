@@ -12,11 +12,14 @@ from typing import cast
 import click
 
 from agent.app.bootstrap import read_evidence, wall_clock
-from agent.app.cli.answer import blocks, in_order, now, plain
+from agent.app.cli.answer import blocks, in_order, now, plain, plain_word, rules
 from agent.app.cli.asked import KINDS, Asked, Kind, known
+from agent.app.cli.policy import policy_at, policy_option
+from agent.app.cli.rules import Word, asked_for, strangers, words
 from agent.app.settings import load_settings
 from agent.app.standing import Evidence
 from agent.app.telling import letter_of
+from agent.domain.events import FaultKey
 from agent.domain.vocab import HOUR, MINUTE, SECOND, Millis, utc_text
 from agent.wire.letters import nodes_of
 
@@ -68,16 +71,30 @@ def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     help="With --config: so many of the newest decisions are looked at.",
 )
 @click.option("--since", callback=_span, metavar="SPAN", help="With --config: no older ones than this, such as 8h.")
-@click.option("--json", "as_json", is_flag=True, help="For machines: an array of decisions, oldest first.")
+@policy_option
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="For machines: an array of decisions, oldest first, and for a fault then of what each rule says.",
+)
 def why(
-    kind: str, ref: str, out: Path | None, config: Path | None, last: int, since: int | None, as_json: bool
+    kind: str,
+    ref: str,
+    out: Path | None,
+    config: Path | None,
+    last: int,
+    since: int | None,
+    policy_path: Path | None,
+    as_json: bool,
 ) -> None:
     """Show what was decided about REF and why, oldest first, and at the end how it stands now.
 
     REF is a job (namespace/PodGroup, or the job's own name), a node, a document (namespace/name), or a fault: its
     reference node/plane/where/code@ms, the front part of one such as n1/chip/2, or a code alone. Codes are taken in
     any case, chip codes also with 0x and without leading zeros. A node is told with the dead letters that name it, a
-    document with the faults and jobs behind each write.
+    document with the faults and jobs behind each write, a fault with every rule that looks at it: what it says, what
+    it has counted, how far that is, until when.
 
     With --config it asks the services of the roles node and coordinator: the audit, reports and dead letter topics,
     and the ledgers.
@@ -89,16 +106,33 @@ def why(
         click.echo(f"fault-agent: {finding}", err=True)
     letters = [letter_of(one, Millis(one.timestamp)) for one in evidence.letters if asked.concerns_letter(one)]
     items = in_order([line for line in evidence.lines if asked.concerns(line)], letters)
-    there = bool(items) or (asked.kind == "node" and ref in standing.reports)
+    said = _rules(asked, evidence, policy_path)
+    there = bool(items or said) or (asked.kind == "node" and ref in standing.reports)
     if as_json:
-        click.echo(json.dumps([plain(item, standing) for item in items], indent=2, ensure_ascii=False))
+        rows = [plain(item, standing) for item in items]
+        rows += [plain_word(key, word) for key, words_on in said.items() for word in words_on]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
     elif there:
         if asked.ledger:
             click.echo(f"{ref} is a ledger of the agent: no decision is about it, it keeps what these came to.")
-        click.echo("\n".join((*blocks(items), *now(asked, items, evidence))))
+        click.echo("\n".join((*blocks(items), *now(asked, items, evidence), *rules(said, evidence.clock))))
     if not there:
         click.echo(f"fault-agent: {_nothing(asked, evidence)}", err=True)
         raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _rules(asked: Asked, evidence: Evidence, policy_path: Path | None) -> dict[FaultKey, tuple[Word, ...]]:
+    """What every rule says of the faults that are asked for; a policy that was not in force is said to be none."""
+    policy, standing = policy_at(policy_path), evidence.standing
+    keys = asked_for(asked, standing)
+    others = [node for node in strangers(standing, policy) if any(key.node == node for key in keys)]
+    if others:
+        click.echo(
+            f"fault-agent: {', '.join(others[:KNOWN])}: rated by another policy than {policy.digest[:12]}, so what its"
+            " rules count to is not told; give it with --policy",
+            err=True,
+        )
+    return {key: said for key in keys if (said := tuple(words(key, standing, policy, evidence.clock)))}
 
 
 def _evidence(asked: Asked, out: Path | None, config: Path | None, last: int, since: int | None) -> Evidence:

@@ -1,0 +1,190 @@
+"""What every rule says of a fault: counted, how far, until when, and nothing of another policy's numbers."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import SEPARATE, Command, a_recording
+from recordlines import fault_line, write_lines
+from rig import POLICY, T0
+
+from agent.app.cli.asked import Asked
+from agent.app.cli.rules import Word, asked_for, strangers, words
+from agent.app.standing import Evidence, Standing
+from agent.domain.events import ActiveFault, DurationTimer, FaultKey, NodeReport
+from agent.domain.policy import Policy
+from agent.domain.vocab import Millis, NodeName, OccurrenceId, Plane, Source
+
+N1 = NodeName("n1")
+LINK = FaultKey(N1, Plane.NETWORK, "3", "81078603")
+CHIP = FaultKey(N1, Plane.CHIP, "2", SEPARATE)
+UNKNOWN = FaultKey(N1, Plane.CHIP, "2", "8F0000A2")
+(LINK_RULE,) = [rule for rule in POLICY.durations.values() if rule.code == "81078603"]
+"""Down for longer than 20 s it is PreSeparateNPU, until it was up for longer than 60 s."""
+
+
+def fault(key: FaultKey, level: str, rule: str, severity: int | None = None) -> ActiveFault:
+    return ActiveFault(key, Millis(T0), level, rule, OccurrenceId("0:0:0:0"), Source.DCMI, severity=severity)
+
+
+def standing(*active: ActiveFault, timer: DurationTimer | None = None, clock: int = T0, policy: str = "") -> Standing:
+    timers = () if timer is None else (timer,)
+    report = NodeReport(
+        "c", N1, 1, 1, "i", clock=Millis(clock), active=active, timers=timers, policy=policy or POLICY.digest
+    )
+    return Standing({N1: report})
+
+
+def said(key: FaultKey, given: Standing, policy: Policy = POLICY) -> list[Word]:
+    return list(words(key, given, policy, Evidence((), (), given).clock))
+
+
+def test_the_table_says_the_level_and_where_it_stands() -> None:
+    (word,) = said(CHIP, standing(fault(CHIP, "SeparateNPU", "chip-table")))
+    assert (word.rule, word.said, word.level, word.until) == ("chip-table", "SeparateNPU", "SeparateNPU", None)
+    assert word.place.startswith("chip.yaml:")
+    assert str(word) == f"chip-table, {word.place}: SeparateNPU"
+
+
+@pytest.mark.parametrize(
+    ("severity", "text"),
+    [
+        (None, "no table knows it, without a severity: held until a person adds the code to the policy"),
+        (2, "no table knows it, severity 2: held until a person adds the code to the policy"),
+        (1, "no table knows it, severity 1: shown, nothing is done"),
+    ],
+)
+def test_an_unknown_code_is_told_with_what_its_severity_makes_of_it(severity: int | None, text: str) -> None:
+    (word,) = said(UNKNOWN, standing(fault(UNKNOWN, "NotHandleFault", "unknown-code", severity)))
+    assert str(word) == f"unknown-code: NotHandleFault; {text}"
+
+
+def timed(phase: str, since: int, due: int, clock: int) -> Word:
+    timer = DurationTimer(LINK, phase, Millis(T0 + since), Millis(T0 + due))
+    table, word = said(LINK, standing(fault(LINK, "NotHandleFault", "x"), timer=timer, clock=T0 + clock))
+    assert (table.rule, table.said) == ("chip-table", "NotHandleFault")
+    assert (word.rule, word.place) == ("duration:81078603", LINK_RULE.place)
+    return word
+
+
+def test_a_link_that_is_down_is_told_with_how_far_it_is_from_its_threshold() -> None:
+    word = timed("down", 0, 20_000, 13_200)
+    assert word.said == "down for 13.2 s of 20 s; PreSeparateNPU if still down after 2026-01-01 00:00:20.000Z"
+    assert (word.level, word.counted, word.needed, word.until) == ("", 13_200, 20_000, T0 + 20_000)
+
+
+def test_a_link_that_was_raised_is_told_with_since_when_and_what_ends_it() -> None:
+    word = timed("raised", 20_000, 20_000, 45_000)
+    assert word.said == (
+        "PreSeparateNPU since 2026-01-01 00:00:20.000Z, while it is down and until it was up for longer than 60 s"
+    )
+    assert (word.level, word.until) == ("PreSeparateNPU", None)
+
+
+def test_a_link_that_is_up_again_is_told_with_how_long_its_level_stays() -> None:
+    word = timed("up", 40_000, 100_000, 55_000)
+    assert word.said == (
+        "PreSeparateNPU stays: up for 15 s of 60 s; cleared if still up after 2026-01-01 00:01:40.000Z"
+    )
+    assert (word.level, word.counted, word.needed, word.until) == ("PreSeparateNPU", 15_000, 60_000, T0 + 100_000)
+
+
+def test_a_rule_that_times_nothing_says_what_it_would_take() -> None:
+    _, word = said(LINK, standing(fault(LINK, "NotHandleFault", "x")))
+    assert word.said == "nothing is timed; PreSeparateNPU once down for longer than 20 s"
+
+
+def test_by_another_policy_its_numbers_are_not_told_and_what_was_counted_is() -> None:
+    timer = DurationTimer(LINK, "down", Millis(T0), Millis(T0 + 7000))
+    other = standing(fault(LINK, "SubHealthFault", "site-table"), timer=timer, clock=T0 + 2000, policy="another")
+    table, word = said(LINK, other)
+    assert table == Word("site-table", "SubHealthFault, as the report says", level="SubHealthFault")
+    assert str(word) == (
+        "duration:81078603: down for 2 s of 7 s; its level if still down after 2026-01-01 00:00:07.000Z"
+    )
+    assert strangers(other, POLICY) == ["n1"]
+    assert strangers(standing(), POLICY) == []
+
+
+def test_of_a_node_without_a_report_no_rule_says_anything() -> None:
+    assert said(LINK, Standing()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "ref", "found"),
+    [
+        ("fault", "n1", [CHIP, LINK]),
+        ("fault", "n1/network", [LINK]),
+        ("fault", f"n1/chip/2/{SEPARATE}@{T0}", [CHIP]),
+        ("fault", f"n1/chip/2/{SEPARATE}@1", []),
+        ("fault", "0x81078603", [LINK]),
+        ("node", "n1", []),
+    ],
+)
+def test_rules_are_told_of_the_faults_that_are_asked_for(kind: str, ref: str, found: list[FaultKey]) -> None:
+    given = standing(fault(CHIP, "SeparateNPU", "x"), fault(LINK, "NotHandleFault", "x"))
+    assert asked_for(Asked("fault" if kind == "fault" else "node", ref), given) == found
+
+
+# --- on the command line ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command(capsys, monkeypatch)
+
+
+@pytest.fixture
+def flapping(call: Command, tmp_path: Path) -> Path:
+    """The --out folder of a link that is down for 5 s when the recording ends."""
+    files = a_recording(tmp_path)
+    write_lines(
+        files / "events.jsonl",
+        [fault_line("81078603", T0, 1, devices=(3,), resource="hccn"), fault_line(SEPARATE, T0 + 5000, 2, node="n9")],
+    )
+    call.replay(files)
+    return files / "out"
+
+
+def test_why_a_fault_ends_with_every_rule_that_looks_at_it(call: Command, flapping: Path) -> None:
+    code, out, err = call("why", "fault", "81078603", "--out", flapping)
+    assert (code, err) == (0, "")
+    head, table, duration = out.partition("\n\nRules, as of 2026-01-01 00:00:05.000Z:\n")[2].splitlines()
+    assert head == "  n1/network/3/81078603"
+    assert table.startswith("    chip-table, chip.yaml:")
+    assert table.endswith(": NotHandleFault")
+    assert duration == (
+        f"    duration:81078603, {LINK_RULE.place}: down for 5 s of 20 s; PreSeparateNPU if still down after"
+        " 2026-01-01 00:00:20.000Z"
+    )
+    assert "Rules, as of" not in call("why", "node", "n1", "--out", flapping)[1]
+
+
+def test_for_machines_each_rule_is_an_object_behind_the_decisions(call: Command, flapping: Path) -> None:
+    shown = json.loads(call("why", "fault", "81078603", "--out", flapping, "--json")[1])
+    kinds = [one["kind"] for one in shown]
+    assert kinds == ["decision"] * (len(kinds) - 2) + ["rule"] * 2
+    assert shown[-1] == {
+        "kind": "rule",
+        "identity": "n1/network/3/81078603",
+        "rule": "duration:81078603",
+        "place": LINK_RULE.place,
+        "level": "",
+        "said": "down for 5 s of 20 s; PreSeparateNPU if still down after 2026-01-01 00:00:20.000Z",
+        "counted": 5000,
+        "needed": 20_000,
+        "until": "2026-01-01T00:00:20.000Z",
+    }
+
+
+def test_a_policy_that_was_not_in_force_is_said_to_be_none(call: Command, flapping: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    call("policy", "export", own)
+    rules = own / "rules.yaml"
+    text = rules.read_text()
+    assert "FaultTimeout: 20" in text
+    rules.write_text(text.replace("FaultTimeout: 20", "FaultTimeout: 30", 1))
+    code, out, err = call("why", "fault", "81078603", "--out", flapping, "--policy", own)
+    assert code == 0
+    assert err.startswith("fault-agent: n1: rated by another policy than ")
+    assert "    duration:81078603: down for 5 s of 20 s; its level if still down after" in out
