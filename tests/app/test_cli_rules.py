@@ -8,6 +8,7 @@ from command import SEPARATE, Command, a_recording
 from recordlines import fault_line, write_lines
 from rig import POLICY, T0
 
+from agent.app.cli.answer import rules
 from agent.app.cli.asked import Asked
 from agent.app.cli.rules import Word, asked_for, strangers, words
 from agent.app.standing import Evidence, Standing
@@ -126,6 +127,19 @@ def test_rules_are_told_of_the_faults_that_are_asked_for(kind: str, ref: str, fo
     assert asked_for(Asked("fault" if kind == "fault" else "node", ref), given) == found
 
 
+def test_of_many_faults_the_rules_of_a_few_are_told_and_how_many_more_there_are() -> None:
+    word = Word("chip-table", "SeparateNPU")
+    told = list(rules({FaultKey(N1, Plane.CHIP, str(one), SEPARATE): (word,) for one in range(12)}, Millis(T0)))
+    assert told[:4] == [
+        "",
+        "Rules, as of 2026-01-01 00:00:00.000Z:",
+        f"  n1/chip/0/{SEPARATE}",
+        "    chip-table: SeparateNPU",
+    ]
+    assert (len(told), told[-1]) == (2 + 20 + 1, "  and 2 faults more; ask for one of them")
+    assert list(rules({}, Millis(T0))) == []
+
+
 # --- on the command line ----------------------------------------------------------------------------------------------
 
 
@@ -180,10 +194,10 @@ def test_for_machines_each_rule_is_an_object_behind_the_decisions(call: Command,
 def test_a_policy_that_was_not_in_force_is_said_to_be_none(call: Command, flapping: Path, tmp_path: Path) -> None:
     own = tmp_path / "own"
     call("policy", "export", own)
-    rules = own / "rules.yaml"
-    text = rules.read_text()
+    file = own / "rules.yaml"
+    text = file.read_text()
     assert "FaultTimeout: 20" in text
-    rules.write_text(text.replace("FaultTimeout: 20", "FaultTimeout: 30", 1))
+    file.write_text(text.replace("FaultTimeout: 20", "FaultTimeout: 30", 1))
     code, out, err = call("why", "fault", "81078603", "--out", flapping, "--policy", own)
     assert code == 0
     assert err.startswith("fault-agent: n1: rated by another policy than ")

@@ -20,7 +20,7 @@ from agent.wire.audit import AuditLine, rfc3339
 
 Item = AuditLine | Letter
 FEW: Final = 10
-"""Faults that are over are listed one by one up to this many."""
+"""Faults that are over, and rules of faults, are listed one by one up to this many."""
 _INSET: Final = "           "
 
 
@@ -124,10 +124,12 @@ def rules(said: Mapping[FaultKey, Sequence[Word]], at: Millis) -> Iterator[str]:
     if said:
         yield ""
         yield f"Rules, as of {utc_text(at)}:"
-    for key, words in said.items():
+    for key in list(said)[:FEW]:
         yield f"  {key}"
-        for word in words:
+        for word in said[key]:
             yield from folded("", str(word), 0)
+    if len(said) > FEW:
+        yield f"  and {many(len(said) - FEW, 'fault')} more; ask for one of them"
 
 
 def now(asked: Asked, items: Sequence[Item], evidence: Evidence) -> Iterator[str]:

@@ -123,8 +123,11 @@ def why(
 
 def _rules(asked: Asked, evidence: Evidence, policy_path: Path | None) -> dict[FaultKey, tuple[Word, ...]]:
     """What every rule says of the faults that are asked for; a policy that was not in force is said to be none."""
-    policy, standing = policy_at(policy_path), evidence.standing
+    standing = evidence.standing
     keys = asked_for(asked, standing)
+    if not keys:
+        return {}
+    policy = policy_at(policy_path)
     others = [node for node in strangers(standing, policy) if any(key.node == node for key in keys)]
     if others:
         click.echo(
