@@ -9,7 +9,6 @@ from agent.app.gather import WITHOUT_LEDGERS, Sources, gather
 from agent.app.standing import Evidence, Standing
 from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.ledger import JobLedger
-from agent.domain.rail.reservations import RailLedger
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import AgentError, CannotRun, Refused, Unavailable
 from agent.ports import ConfigMap
@@ -86,4 +85,4 @@ def test_a_node_without_a_report_is_not_known() -> None:
 
 
 def test_nothing_of_rails_is_known_without_their_ledger() -> None:
-    assert Services([]).gather().standing.rails != RailLedger()
+    assert Services([]).gather().standing.rails is None
