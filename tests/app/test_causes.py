@@ -1,5 +1,9 @@
 """What is behind a document that waits to be written."""
 
+from command import LABELS
+from kubebuilders import DEMO_JOB, the_demo
+from rig import T0, Rig
+
 from agent.app.causes import MOST, Causes
 from agent.domain.cluster import ClusterBook, Limits, Shared, Verdict
 from agent.domain.events import ActiveFault, Behind, Decision, FaultKey, NodeReport
@@ -100,3 +104,14 @@ def test_of_many_causes_the_newest_are_told() -> None:
     assert decided(Causes(), *(fault(device) for device in range(20))) == tuple(
         ref(device) for device in range(20 - MOST, 20)
     )
+
+
+async def test_what_would_be_written_is_told_with_what_is_behind_it_too() -> None:
+    rig = Rig(the_demo(LABELS), {"mode": "observe"})
+    rig.fault("80E18402", 1)
+    await rig.run()
+    shown = [one for one in rig.decisions if one.document == "volcano-system/vcjob-fault-npu-cm"]
+    assert [(one.reason, one.causes) for one in shown] == [
+        (Reason.OBSERVE, (Behind("", JobId(DEMO_JOB)),)),
+        (Reason.OBSERVE, (Behind(f"n1/chip/2/80E18402@{T0 + 1000}"),)),
+    ]
