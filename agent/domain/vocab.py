@@ -68,6 +68,9 @@ deputy finds too. No message has so many events (100 faults × 1,000 influences 
 LINK_DOWN: Final = 0x81078603
 """RoCE link of a die is down (A2 and A3)."""
 
+MANUAL: Final = "ManuallySeparateNPU"
+"""Only ever the result of counting: a person, or the rule's own release window, ends it."""
+
 CHIP_LEVELS: Final[Mapping[str, int]] = {
     "NormalNPU": 0,
     "NotHandleFault": 1,
@@ -78,7 +81,7 @@ CHIP_LEVELS: Final[Mapping[str, int]] = {
     "RestartNPU": 6,
     "PreSeparateNPU": 7,
     "SeparateNPU": 8,
-    "ManuallySeparateNPU": 9,
+    MANUAL: 9,
 }
 """Severity order of chip, network and public levels (fault_code.go:1336, ClusterD fault_utils.go:502 agree)."""
 
