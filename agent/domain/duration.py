@@ -82,9 +82,14 @@ def in_force(timer: DurationTimer | None) -> bool:
     return timer is not None and timer.phase in (Phase.RAISED, Phase.UP)
 
 
+def running(timer: DurationTimer | None) -> bool:
+    """Whether the timer has a deadline that is still to come."""
+    return phase_of(timer) in (Phase.DOWN, Phase.UP)
+
+
 def overdue(timer: DurationTimer | None, at: Millis) -> bool:
     """Whether at `at` (event time, ms) the deadline has passed; strictly, as the original compares."""
-    return timer is not None and timer.phase in (Phase.DOWN, Phase.UP) and at > timer.due
+    return timer is not None and running(timer) and at > timer.due
 
 
 def moment(timer: DurationTimer, event: FaultEvent, now: Millis) -> Millis:

@@ -194,6 +194,34 @@ class DurationTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class FrequencyCounter:
+    """What a frequency rule has counted of one identity, and what it did."""
+
+    key: FaultKey
+    phase: str
+    """`counting`; tripped: `held` (the fault is there), `clean` (it recovered); `released` (a manual trip, over)."""
+    times: tuple[Millis, ...] = ()
+    """Counted faults since the last trip, oldest first, at most as many as the rule's Times."""
+    due: Millis = Millis(0)
+    """`counting`: when the newest leaves the window; `clean`: when it is released, 0 never; `released`: when it was."""
+    level: str = ""
+    """The level it tripped to; ManuallySeparateNPU is held and ended by the coordinator."""
+    tripped: Millis = Millis(0)
+    last: Millis = Millis(0)
+    """Newest fault since the trip."""
+    recovered: Millis = Millis(0)
+    """The recover after it, 0 when there was none."""
+    trip: OccurrenceId = OccurrenceId("")
+    """The occurrence that a manual trip is; stays through later faults, another trip is another one."""
+    occurrence: OccurrenceId = OccurrenceId("")
+    """The newest fault's own occurrence."""
+    source: Source = Source.DCMI
+    severity: int | None = None
+    logic_id: int | None = None
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A node's state and recent occurrences: the checkpoint of the node role and the input of the coordinator.
 
@@ -217,6 +245,7 @@ class NodeReport:
     totals: Mapping[str, int] = field(default_factory=dict)
     """Identity -> how many occurrences there were in all; a gap to `occurrences` is an alarm."""
     timers: tuple[DurationTimer, ...] = ()
+    counters: tuple[FrequencyCounter, ...] = ()
     recovered: Mapping[str, Millis] = field(default_factory=dict)
     """Identity -> time of its last recover, kept for max_event_age (public faults: time decides)."""
     ids: bytes = b""

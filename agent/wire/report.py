@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from agent.domain.events import ActiveFault, FaultKey, NodeReport, Occurrence
+from agent.domain.events import ActiveFault, FaultKey, FrequencyCounter, NodeReport, Occurrence
 from agent.domain.vocab import LEVELS
 from agent.errors import BadReport
 
@@ -27,6 +27,7 @@ _OPTIONS: Final = orjson.OPT_NON_STR_KEYS
 LARGEST: Final = 2**53
 """No time in ms and no count comes near it, and sums of two still fit in 64 bits."""
 _PHASES: Final = frozenset({"down", "raised", "up"})
+_COUNTS: Final = frozenset({"counting", "held", "clean", "released"})
 
 
 def encode(report: NodeReport) -> bytes:
@@ -78,8 +79,9 @@ def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
     3. `ids`: the older half of the message ids, again and again
     4. `recovered`, oldest first
     5. `occurrences` that are left, oldest first
-    6. `timers`, in their order
-    7. `active`: the mildest first, of equal ones the youngest
+    6. `counters`: the ones that have not tripped first, then the released ones, each the longest quiet first
+    7. `timers`, in their order
+    8. `active`: the mildest first, of equal ones the youngest
     """
     bare, hopeless = _without_hopeless(report, limit)
     for name, stage in _STAGES:
@@ -213,6 +215,22 @@ def _old_recovers(report: NodeReport) -> _Stage:
     return _in_object(report.recovered, oldest), without
 
 
+_LEAST: Final = {"counting": 0, "released": 1}
+
+
+def _counters(report: NodeReport) -> _Stage:
+    def weight(counter: FrequencyCounter) -> tuple[int, int]:
+        return _LEAST.get(counter.phase, 2), max(counter.last, *counter.times, 0)
+
+    least = sorted(report.counters, key=weight)
+
+    def without(count: int) -> NodeReport:
+        gone = frozenset(counter.key for counter in least[:count])
+        return replace(report, counters=tuple(one for one in report.counters if one.key not in gone))
+
+    return _in_list(least, len(report.counters)), without
+
+
 def _timers(report: NodeReport) -> _Stage:
     gains = _in_list(report.timers, len(report.timers))
     return gains, lambda count: replace(report, timers=report.timers[count:])
@@ -238,6 +256,7 @@ _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
     ("ids", _old_ids),
     ("recovered", _old_recovers),
     ("occurrences", _all_occurrences),
+    ("counters", _counters),
     ("timers", _timers),
     ("active", _mild_faults),
 )
@@ -256,6 +275,14 @@ def _check(report: NodeReport) -> None:
         if timer.phase not in _PHASES:
             raise BadReport(f"no phase {timer.phase[:40]!r}", place=f"timers[{number}].phase")
         _check_fault(timer.key, None, report, f"timers[{number}]")
+    for number, counter in enumerate(report.counters):
+        _check_counter(counter, report, f"counters[{number}]")
+
+
+def _check_counter(counter: FrequencyCounter, report: NodeReport, place: str) -> None:
+    if counter.phase not in _COUNTS:
+        raise BadReport(f"no phase {counter.phase[:40]!r}", place=f"{place}.phase")
+    _check_fault(counter.key, counter.level or None, report, place)
 
 
 def _numbers(report: NodeReport) -> Iterator[tuple[str, int]]:
@@ -272,6 +299,9 @@ def _numbers(report: NodeReport) -> Iterator[tuple[str, int]]:
         yield from ((f"occurrences[{number}]", value) for value in numbers)
     for number, timer in enumerate(report.timers):
         yield from ((f"timers[{number}]", timer.since), (f"timers[{number}]", timer.due))
+    for number, counter in enumerate(report.counters):
+        numbers = (counter.due, counter.tripped, counter.last, counter.recovered, counter.logic_id or 0, *counter.times)
+        yield from ((f"counters[{number}]", value) for value in (*numbers, counter.severity or 0))
     yield from (("totals", total) for total in report.totals.values())
     yield from (("recovered", at) for at in report.recovered.values())
     yield from ((f"links.{device}", link.at) for device, link in report.links.items())

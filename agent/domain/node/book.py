@@ -10,7 +10,17 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from typing import Final, Self
 
-from agent.domain.events import ActiveFault, DurationTimer, Link, NodeReport, Occurrence, Scanned
+from agent.domain import duration, frequency
+from agent.domain.events import (
+    ActiveFault,
+    DurationTimer,
+    FaultKey,
+    FrequencyCounter,
+    Link,
+    NodeReport,
+    Occurrence,
+    Scanned,
+)
 from agent.domain.node.changes import Advanced, Change, Outcome, Placed, Policed, Probed, Recovered, Skipped
 from agent.domain.vocab import MINUTE, Millis, NodeName, OccurrenceId
 
@@ -36,6 +46,7 @@ class NodeBook:
         "_ring",
         "active",
         "clock",
+        "counters",
         "links",
         "max_event_age",
         "node",
@@ -58,6 +69,7 @@ class NodeBook:
         self.totals: dict[str, int] = {}
         """Identity -> occurrences so far; the longest quiet identity first."""
         self.timers: dict[str, DurationTimer] = {}
+        self.counters: dict[str, FrequencyCounter] = {}
         self.recovered: dict[str, Recovered] = {}
         self.links: dict[int, Link] = {}
         self._ring: deque[bytes] = deque()
@@ -71,8 +83,8 @@ class NodeBook:
         """Whether this message id is among the last 1,024."""
         return mark in self._marks
 
-    def overdue(self, now: Millis) -> list[DurationTimer]:
-        """Timers whose deadline lies before `now` (ms), earliest first. Costs what it returns."""
+    def overdue(self, now: Millis) -> list[FaultKey]:
+        """Whose deadlines lie before `now` (ms), earliest first. Costs what it returns."""
         if not self._due or self._due[0][0] >= now:
             return []
         found: list[tuple[Millis, str]] = []
@@ -82,7 +94,12 @@ class NodeBook:
             if at < len(self._due) and self._due[at][0] < now:
                 found.append(self._due[at])
                 todo += (2 * at + 1, 2 * at + 2)
-        return [self.timers[who] for due, who in sorted(set(found)) if _live(self.timers.get(who), due)]
+        keys: dict[str, FaultKey] = {}
+        for due, who in sorted(found):
+            holder = self.timers.get(who) or self.counters.get(who)
+            if holder is not None and _live(self, who, due):
+                keys.setdefault(who, holder.key)
+        return list(keys.values())
 
     def report(
         self, cluster: str, epoch: int, seq: int, instance: str, *, machine: str = "", caught_up: bool = False
@@ -103,6 +120,7 @@ class NodeBook:
             occurrences=tuple(one for several in self.occurrences.values() for one in several),
             totals=dict(self.totals),
             timers=tuple(self.timers.values()),
+            counters=tuple(self.counters.values()),
             recovered={f"{who}@{last.told}": last.at for who, last in self.recovered.items()},
             ids=b"".join(self._ring),
             links=dict(self.links),
@@ -122,6 +140,7 @@ class NodeBook:
         book.totals.update(report.totals)
         book.active.update((str(fault.key), fault) for fault in report.active)
         book.timers.update((str(timer.key), timer) for timer in report.timers)
+        book.counters.update((str(counter.key), counter) for counter in report.counters)
         for one in report.occurrences:
             who = str(one.key)
             book.occurrences[who] = (*book.occurrences.get(who, ()), one)
@@ -135,9 +154,10 @@ class NodeBook:
         usable = len(report.ids) - len(report.ids) % MARK_BYTES
         for start in range(0, usable, MARK_BYTES):
             _remember(book, report.ids[start : start + MARK_BYTES])
-        book._due = [(timer.due, who) for who, timer in book.timers.items() if timer.phase != "raised"]
+        book._due = [(timer.due, who) for who, timer in book.timers.items() if duration.running(timer)]
+        book._due += [(counter.due, who) for who, counter in book.counters.items() if frequency.releasing(counter)]
         heapify(book._due)
-        for who in {**book.occurrences, **book.recovered}:
+        for who in {**book.occurrences, **book.recovered, **book.counters}:
             _schedule(book, who)
         return book
 
@@ -180,11 +200,12 @@ def _settle(book: NodeBook, change: Outcome) -> None:
     else:
         book.active.pop(who, None)
     if change.timer is not None:
-        if book.timers.get(who) != change.timer and change.timer.phase != "raised":
+        if book.timers.get(who) != change.timer and duration.running(change.timer):
             heappush(book._due, (change.timer.due, who))
         book.timers[who] = change.timer
     else:
         book.timers.pop(who, None)
+    _count(book, who, change.counter)
     if change.recovered is not None and book.recovered.get(who) != change.recovered:
         book.recovered[who] = change.recovered
         _plan(book, who, Millis(change.recovered.told + book.max_event_age))
@@ -205,6 +226,16 @@ def _settle(book: NodeBook, change: Outcome) -> None:
     if change.link is not None and change.key.where.isdecimal():
         book.links[int(change.key.where)] = change.link
     _tidy(book)
+
+
+def _count(book: NodeBook, who: str, counter: FrequencyCounter | None) -> None:
+    if counter is None:
+        book.counters.pop(who, None)
+    elif book.counters.get(who) != counter:
+        if frequency.releasing(counter):
+            heappush(book._due, (counter.due, who))
+        book.counters[who] = counter
+    _plan_forgetting(book, who)
 
 
 def _close(book: NodeBook, who: str, done: OccurrenceId, end: Millis) -> None:
@@ -247,6 +278,8 @@ def _expire(book: NodeBook, who: str) -> None:
     told = book.recovered.get(who)
     if told is not None and told.told + book.max_event_age < book.clock:
         del book.recovered[who]
+    if frequency.forgotten(book.counters.get(who), book.clock) and not duration.running(book.timers.get(who)):
+        del book.counters[who]
 
 
 def _last_day(book: NodeBook, one: Occurrence) -> Millis:
@@ -266,6 +299,14 @@ def _schedule(book: NodeBook, who: str) -> None:
     told = book.recovered.get(who)
     if told is not None:
         _plan(book, who, Millis(told.told + book.max_event_age))
+    _plan_forgetting(book, who)
+
+
+def _plan_forgetting(book: NodeBook, who: str) -> None:
+    """A counter is not forgotten while a deadline runs that may bring it one more, however late it is looked at."""
+    counter = book.counters.get(who)
+    if counter is not None and counter.phase == frequency.Phase.COUNTING and not duration.running(book.timers.get(who)):
+        _plan(book, who, counter.due)
 
 
 def _plan(book: NodeBook, who: str, day: Millis) -> None:
@@ -286,12 +327,15 @@ def _forget(book: NodeBook) -> None:
             book.totals[who] = total
 
 
-def _live(timer: DurationTimer | None, due: Millis) -> bool:
-    return timer is not None and timer.phase != "raised" and timer.due == due
+def _live(book: NodeBook, who: str, due: Millis) -> bool:
+    timer, counter = book.timers.get(who), book.counters.get(who)
+    if timer is not None and timer.due == due and duration.running(timer):
+        return True
+    return counter is not None and counter.due == due and frequency.releasing(counter)
 
 
 def _tidy(book: NodeBook) -> None:
-    while book._due and not _live(book.timers.get(book._due[0][1]), book._due[0][0]):
+    while book._due and not _live(book, book._due[0][1], book._due[0][0]):
         heappop(book._due)
 
 

@@ -11,6 +11,7 @@ from agent.domain.events import (
     DurationTimer,
     FaultEvent,
     FaultKey,
+    FrequencyCounter,
     Link,
     Occurrence,
     Position,
@@ -81,6 +82,7 @@ class Outcome:
     event: FaultEvent | None
     active: ActiveFault | None
     timer: DurationTimer | None
+    counter: FrequencyCounter | None
     recovered: Recovered | None
     total: int
     begun: Occurrence | None = None
@@ -92,7 +94,7 @@ class Outcome:
 
 
 class Shown(Outcome):
-    """A fault is shown: begun, happened once, or shown on after its recover as the duration rule wants it."""
+    """A fault is shown: begun, happened once, or shown on after its recover as a rule over time wants it."""
 
     __slots__ = ()
 
