@@ -268,13 +268,15 @@ def _advance(book: NodeBook, change: Advanced) -> None:
 
 def _expire(book: NodeBook, who: str) -> None:
     kept = []
-    for one in book.occurrences.pop(who, ()):
+    for one in book.occurrences.get(who, ()):
         if _last_day(book, one) >= book.clock:
             kept.append(one)
         else:
             book._late.pop(one.id, None)
-    if kept:
+    if kept:  # in their old place: the order must not tell how often they were looked at
         book.occurrences[who] = tuple(kept)
+    else:
+        book.occurrences.pop(who, None)
     told = book.recovered.get(who)
     if told is not None and told.told + book.max_event_age < book.clock:
         del book.recovered[who]

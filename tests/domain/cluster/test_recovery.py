@@ -14,6 +14,8 @@ from agent.domain.vocab import Reason
 
 RESET = "train/reset-config-demo"
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
+TWICE = "80BB8003"
+"""RestartRequest as 80C98000, and no frequency rule counts it."""
 REQUEST, BUSINESS, SEPARATE, NPU = "80C98000", "80E01801", "80E18402", "80E24E00"
 
 
@@ -197,11 +199,11 @@ async def test_codes_that_come_back_while_settling_are_waited_for_again() -> Non
 
 async def test_a_fault_after_recovery_begins_a_second_one_and_a_third_joins_that() -> None:
     rig = demo()
-    rig.fault(REQUEST)
-    rig.clear(REQUEST, 5)
-    rig.fault(REQUEST, 20)
+    rig.fault(TWICE)
+    rig.clear(TWICE, 5)
+    rig.fault(TWICE, 20)
     rig.fault("80CB8009", 25, device=1)
-    rig.clear(REQUEST, 30)
+    rig.clear(TWICE, 30)
     rig.clear("80CB8009", 30, device=1)
     rig.tick(400)
     await rig.run()
