@@ -82,6 +82,10 @@ class FaultEvent:
     """The sender's clock was more than max_clock_skew ahead; `at` is the receive time instead."""
     trace: str = ""
     """W3C traceparent to continue, or empty."""
+    ports_down: int | None = None
+    """Of 81078607: how many ports of the device's bond are down; None when the sender does not tell."""
+    chips: int | None = None
+    """Of 81B18603: how many NPUs the node has; None when the sender does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

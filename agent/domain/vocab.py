@@ -70,6 +70,11 @@ LINK_DOWN: Final = 0x81078603
 
 MANUAL: Final = "ManuallySeparateNPU"
 """Only ever the result of counting: a person, or the rule's own release window, ends it."""
+L2_LINK_DOWN: Final = "[0x08520003,na,L2,na]"
+"""A switch chip's port to an L2 switch is down (device-plugin device.go:171-225)."""
+L2_PORTS: Final = 16
+"""So many distinct ports of one switch chip down are of level L2_LEVEL."""
+L2_LEVEL: Final = "Separate"
 
 CHIP_LEVELS: Final[Mapping[str, int]] = {
     "NormalNPU": 0,

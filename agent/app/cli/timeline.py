@@ -99,9 +99,9 @@ class Timeline:
     def _told(self, line: AuditLine, identity: str) -> str:
         """The detail without what the line says anyway, and the meaning of a code the first time it is met."""
         decision = line.decision
-        detail = decision.detail
-        if detail == decision.level or re.fullmatch(rf"(once, )?{decision.level} by \w+-table", detail):
-            detail = "once" if detail.startswith("once") else ""
+        detail = "" if decision.detail == decision.level else decision.detail
+        if known := re.fullmatch(rf"(once)?(?:, )?{decision.level} by \w+-table(?:; )?(.*)", detail):
+            detail = "; ".join(filter(None, known.groups()))
         code = identity.rpartition("/")[2]
         if line.meaning and code not in self._meant:
             self._meant.add(code)

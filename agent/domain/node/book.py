@@ -22,7 +22,7 @@ from agent.domain.events import (
     Scanned,
 )
 from agent.domain.node.changes import Advanced, Change, Outcome, Placed, Policed, Probed, Recovered, Skipped
-from agent.domain.vocab import MINUTE, Millis, NodeName, OccurrenceId
+from agent.domain.vocab import L2_LINK_DOWN, MINUTE, Millis, NodeName, OccurrenceId, Plane
 
 IDS_KEPT: Final = 1024
 """A message id seen among the last so many is a repeat."""
@@ -47,6 +47,7 @@ class NodeBook:
         "active",
         "clock",
         "counters",
+        "l2_ports",
         "links",
         "max_event_age",
         "node",
@@ -72,6 +73,8 @@ class NodeBook:
         self.counters: dict[str, FrequencyCounter] = {}
         self.recovered: dict[str, Recovered] = {}
         self.links: dict[int, Link] = {}
+        self.l2_ports: dict[str, dict[str, FaultKey]] = {}
+        """Switch chip -> its ports whose link to L2 is down, by identity."""
         self._ring: deque[bytes] = deque()
         self._marks: set[bytes] = set()
         self._due: list[tuple[Millis, str]] = []
@@ -138,7 +141,9 @@ class NodeBook:
         book.scanned.update(report.scanned)
         book.links.update(report.links)
         book.totals.update(report.totals)
-        book.active.update((str(fault.key), fault) for fault in report.active)
+        for fault in report.active:
+            book.active[str(fault.key)] = fault
+            _note_port(book, str(fault.key), fault.key, there=True)
         book.timers.update((str(timer.key), timer) for timer in report.timers)
         book.counters.update((str(counter.key), counter) for counter in report.counters)
         for one in report.occurrences:
@@ -160,6 +165,16 @@ class NodeBook:
         for who in {**book.occurrences, **book.recovered, **book.counters}:
             _schedule(book, who)
         return book
+
+
+def l2_chip(key: FaultKey) -> str:
+    """The switch chip whose port to L2 this fault is about; empty for any other fault, or when port or chip is not
+    told.
+    """
+    if key.code != L2_LINK_DOWN or key.plane is not Plane.SWITCH:
+        return ""
+    chip, _, port = key.where.partition(".")
+    return "" if "-" in (chip, port) else chip
 
 
 def message_mark(message_id: str) -> bytes:
@@ -199,6 +214,7 @@ def _settle(book: NodeBook, change: Outcome) -> None:
         book.active[who] = change.active
     else:
         book.active.pop(who, None)
+    _note_port(book, who, change.key, there=change.active is not None)
     if change.timer is not None:
         if book.timers.get(who) != change.timer and duration.running(change.timer):
             heappush(book._due, (change.timer.due, who))
@@ -226,6 +242,19 @@ def _settle(book: NodeBook, change: Outcome) -> None:
     if change.link is not None and change.key.where.isdecimal():
         book.links[int(change.key.where)] = change.link
     _tidy(book)
+
+
+def _note_port(book: NodeBook, who: str, key: FaultKey, *, there: bool) -> None:
+    chip = l2_chip(key)
+    if not chip:
+        return
+    ports = book.l2_ports.setdefault(chip, {})
+    if there:
+        ports[who] = key
+    else:
+        ports.pop(who, None)
+    if not ports:
+        del book.l2_ports[chip]
 
 
 def _count(book: NodeBook, who: str, counter: FrequencyCounter | None) -> None:

@@ -12,8 +12,9 @@ from agent.domain.events import Decoded, Record
 from agent.domain.node.book import NodeBook, message_mark
 from agent.domain.node.changes import Advanced, Change, Probed, Skipped
 from agent.domain.node.deadlines import expire, expire_latest
+from agent.domain.node.derived import device_and_derived
 from agent.domain.node.draft import Draft, Rater
-from agent.domain.node.moves import device, public, repeat
+from agent.domain.node.moves import public, repeat
 from agent.domain.node.repolicy import settle_policy
 from agent.domain.vocab import Millis, Reason, Source
 
@@ -51,7 +52,7 @@ def decide(book: NodeBook, decoded: Decoded, now: Millis, policy: Rater, *, dige
         elif event.source is Source.PUBLIC:
             public(draft, event)
         else:
-            device(draft, event)
+            device_and_derived(draft, event)
     expire_latest(draft)
     return tuple(draft.changes)
 

@@ -9,10 +9,10 @@ from typing import Final, Protocol
 
 from agent.domain import duration, frequency
 from agent.domain.events import ActiveFault, DurationTimer, FaultEvent, FaultKey, FrequencyCounter, Occurrence, Rating
-from agent.domain.node.book import NodeBook
+from agent.domain.node.book import NodeBook, l2_chip
 from agent.domain.node.changes import Change, Outcome, Recovered, Relevelled
 from agent.domain.node.entries import link_of, trip_entry
-from agent.domain.vocab import MANUAL, SECOND, Millis, OccurrenceId, Plane, Reason
+from agent.domain.vocab import L2_LEVEL, L2_PORTS, MANUAL, SECOND, Millis, OccurrenceId, Plane, Reason
 
 _RULED: Final = frozenset({Plane.CHIP, Plane.NETWORK})
 """Planes with rules over time; a public code may look the same and is none of theirs."""
@@ -66,7 +66,7 @@ class Standing:
 class Draft:
     """The book as it will be, while one record is decided: changes so far and the latest state they give."""
 
-    __slots__ = ("_key", "_text", "book", "changes", "latest", "now", "policy")
+    __slots__ = ("_key", "_l2", "_text", "book", "changes", "latest", "now", "policy")
 
     def __init__(self, book: NodeBook, now: Millis, policy: Rater) -> None:
         self.book = book
@@ -74,6 +74,7 @@ class Draft:
         self.policy = policy
         self.changes: list[Change] = []
         self.latest: dict[str, Outcome] = {}
+        self._l2: dict[str, dict[str, FaultKey]] = {}
         self._key: FaultKey | None = None
         self._text = ""
 
@@ -117,6 +118,8 @@ class Draft:
         (while they are in force).
         """
         best = self.policy.rate(key.plane, key.code, severity)
+        if key.plane is Plane.SWITCH and self._l2_level(key, best):
+            return Rating(L2_LEVEL, f"l2-ports:{l2_chip(key)}")
         rule = self.duration_of(key)
         raised = rule is not None and duration.in_force(timer)
         if rule is not None and raised and (not there or self.worse(key.plane, rule.level, best.level)):
@@ -156,6 +159,30 @@ class Draft:
         change = kind(who, key, reason, detail, event, active, timer, counter, recovered, total, begun, ended, link)
         self.changes.append(change)
         self.latest[who] = change
+        if key.plane is Plane.SWITCH and (chip := l2_chip(key)):
+            ports = self._ports(chip)
+            if active is None:
+                ports.pop(who, None)
+            else:
+                ports[who] = key
+
+    def l2_ports(self, key: FaultKey) -> list[FaultKey]:
+        """The L2 port faults that are there on this one's switch chip."""
+        return list(self._ports(l2_chip(key)).values())
+
+    def _ports(self, chip: str) -> dict[str, FaultKey]:
+        if chip not in self._l2:
+            self._l2[chip] = dict(self.book.l2_ports.get(chip, {}))
+        return self._l2[chip]
+
+    def _l2_level(self, key: FaultKey, base: Rating) -> bool:
+        """Whether so many ports of its switch chip are down, this one among them, that all are Separate."""
+        chip = l2_chip(key)
+        if not chip:
+            return False
+        ports = self._ports(chip)
+        full = len(ports) + (self.identity(key) not in ports) >= L2_PORTS
+        return full and self.worse(key.plane, L2_LEVEL, base.level)
 
     def leave(
         self,

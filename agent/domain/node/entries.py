@@ -19,6 +19,9 @@ from agent.domain.events import (
 from agent.domain.frequency import holds
 from agent.domain.vocab import LINK_DOWN, MANUAL, RAISED_INDEX, Assertion, Millis, OccurrenceId, Plane
 
+_DERIVED = 1 << 25
+"""Beyond all the ids that a new policy may give."""
+
 
 def said(rating: Rating) -> str:
     """A rating in words."""
@@ -44,6 +47,13 @@ def rerated_id(opening: OccurrenceId, digest: str) -> OccurrenceId:
     number = int(index) % RAISED_INDEX if index.isdecimal() else 0
     steps = 3 + (crc32(digest.encode()) & 0xFFFFFF)
     return OccurrenceId(f"{place or opening}:{number + steps * RAISED_INDEX}")
+
+
+def derived_id(opening: OccurrenceId, step: int) -> OccurrenceId:
+    """The id of the occurrence of a fault that follows from another one; `step` tells those of one event apart."""
+    place, _, index = opening.rpartition(":")
+    number = int(index) % RAISED_INDEX if index.isdecimal() else 0
+    return OccurrenceId(f"{place or opening}:{number + (_DERIVED + step) * RAISED_INDEX}")
 
 
 def entry(event: FaultEvent, rating: Rating, end: Millis | None) -> Occurrence:
