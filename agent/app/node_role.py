@@ -13,7 +13,7 @@ from typing import Protocol
 from agent.app.abreast import together
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.app.trouble import Trouble
-from agent.domain.events import Decision, NodeReport, Record
+from agent.domain.events import Decision, NodeReport, Record, UnknownCode
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
 from agent.ports import Control, DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
@@ -101,6 +101,10 @@ class NodeRole:
         self.turns = 0
         """How often any of its loops has come round."""
         self.pulse = Pulse()
+
+    def unknown_codes(self) -> Sequence[UnknownCode]:
+        """Codes seen on this node that no table knows."""
+        return self._side.unknown(self._p.node)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until told to stop. Raises CannotRun when this node's state belongs to somebody else or is too new, Refused

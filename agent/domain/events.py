@@ -226,6 +226,20 @@ class FrequencyCounter:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownCode:
+    """A code that was seen and that no table knows, for the person who is to add it."""
+
+    plane: Plane
+    code: str
+    source: Source
+    severity: int | None
+    """The worst told, None when one came without."""
+    count: int
+    first: Millis
+    last: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A node's state and recent occurrences: the checkpoint of the node role and the input of the coordinator.
 
@@ -255,6 +269,8 @@ class NodeReport:
     ids: bytes = b""
     """Hashes of the last 1,024 message ids, 8 bytes each, oldest first."""
     links: Mapping[int, Link] = field(default_factory=dict)
+    unknown: tuple[UnknownCode, ...] = ()
+    """Codes that no table knows, the longest unseen first."""
     cut: tuple[str, ...] = ()
     """What was left out to stay within the size limit."""
 

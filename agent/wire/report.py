@@ -76,12 +76,13 @@ def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
 
     1. `occurrences`: the oldest beyond the newest of each identity
     2. `totals` of identities neither active nor among the occurrences, the longest quiet first
-    3. `ids`: the older half of the message ids, again and again
-    4. `recovered`, oldest first
-    5. `occurrences` that are left, oldest first
-    6. `counters`: the ones that have not tripped first, then the released ones, each the longest quiet first
-    7. `timers`, in their order
-    8. `active`: the mildest first, of equal ones the youngest
+    3. `unknown`, the longest unseen first
+    4. `ids`: the older half of the message ids, again and again
+    5. `recovered`, oldest first
+    6. `occurrences` that are left, oldest first
+    7. `counters`: the ones that have not tripped first, then the released ones, each the longest quiet first
+    8. `timers`, in their order
+    9. `active`: the mildest first, of equal ones the youngest
     """
     bare, hopeless = _without_hopeless(report, limit)
     for name, stage in _STAGES:
@@ -194,6 +195,11 @@ def _quiet_totals(report: NodeReport) -> _Stage:
     return _in_object(report.totals, quiet), without
 
 
+def _unknown_codes(report: NodeReport) -> _Stage:
+    gains = _in_list(report.unknown, len(report.unknown))
+    return gains, lambda count: replace(report, unknown=report.unknown[count:])
+
+
 def _old_ids(report: NodeReport) -> _Stage:
     marks = len(report.ids) // MARK_BYTES
     lengths = [len(b64encode(bytes((marks >> halvings) * MARK_BYTES))) for halvings in range(marks.bit_length() + 1)]
@@ -253,6 +259,7 @@ def _mild_faults(report: NodeReport) -> _Stage:
 _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
     ("occurrences", _spare_occurrences),
     ("totals", _quiet_totals),
+    ("unknown", _unknown_codes),
     ("ids", _old_ids),
     ("recovered", _old_recovers),
     ("occurrences", _all_occurrences),
@@ -302,6 +309,9 @@ def _numbers(report: NodeReport) -> Iterator[tuple[str, int]]:
     for number, counter in enumerate(report.counters):
         numbers = (counter.due, counter.tripped, counter.last, counter.recovered, counter.logic_id or 0, *counter.times)
         yield from ((f"counters[{number}]", value) for value in (*numbers, counter.severity or 0))
+    for number, code in enumerate(report.unknown):
+        numbers = (code.severity or 0, code.count, code.first, code.last)
+        yield from ((f"unknown[{number}]", value) for value in numbers)
     yield from (("totals", total) for total in report.totals.values())
     yield from (("recovered", at) for at in report.recovered.values())
     yield from ((f"links.{device}", link.at) for device, link in report.links.items())

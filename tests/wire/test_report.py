@@ -18,6 +18,7 @@ from agent.domain.events import (
     NodeReport,
     Occurrence,
     Scanned,
+    UnknownCode,
 )
 from agent.domain.vocab import Assertion, Millis, NodeName, OccurrenceId, Plane, Source
 from agent.errors import BadReport
@@ -75,6 +76,7 @@ FULL = report(
     recovered={"n1/public/CCAE:x/220001001@9": Millis(8)},
     ids=bytes(range(16)),
     links={1: Link("down", Millis(5)), 0: Link("up", Millis(6))},
+    unknown=(UnknownCode(Plane.CHIP, "8FFFFFFF", Source.DCMI, None, 2, Millis(5), Millis(9)),),
 )
 
 
@@ -87,7 +89,8 @@ def test_the_bytes_are_fixed() -> None:
     assert encode(report(ids=b"\0" * 8, links={1: Link("up", Millis(2)), 0: Link("down", Millis(1))})) == (
         b'{"schema":1,"cluster":"c","node":"n1","epoch":3,"seq":7,"instance":"i","machine":"","clock":0,'
         b'"caught_up":false,"policy":"","scanned":{},"active":[],"occurrences":[],"totals":{},"timers":[],'
-        b'"counters":[],"recovered":{},"ids":"AAAAAAAAAAA=","links":{"0":{"state":"down","at":1},"1":{"state":"up","at":2}},"cut":[]}'
+        b'"counters":[],"recovered":{},"ids":"AAAAAAAAAAA=","links":{"0":{"state":"down","at":1},"1":{"state":"up","at":2}},'
+        b'"unknown":[],"cut":[]}'
     )
 
 
@@ -100,8 +103,8 @@ def test_unknown_fields_of_a_later_minor_are_ignored() -> None:
 
 def test_a_report_from_before_frequency_rules_is_read() -> None:
     raw = json.loads(encode(FULL))
-    del raw["counters"]
-    assert decode(json.dumps(raw).encode()) == replace(FULL, counters=())
+    del raw["counters"], raw["unknown"]
+    assert decode(json.dumps(raw).encode()) == replace(FULL, counters=(), unknown=())
 
 
 def broken(**other: Any) -> bytes:
@@ -141,6 +144,7 @@ ALIEN = {"node": "n2", "plane": "chip", "where": "4", "code": "80E18402"}
         (inside("counters", phase="sideways"), "counters[0].phase", "no phase 'sideways'"),
         (inside("counters", level="Separate"), "counters[0].level", "no level of the chip plane"),
         (inside("counters", key=ALIEN), "counters[0].key.node", "a fault of 'n2'"),
+        (inside("unknown", count=2**64), "unknown[0]", "that large"),
         (inside("counters", times=[2**64]), "counters[0]", "that large"),
         (broken(clock=10**22), "clock", "no time and no count is that large"),
         (broken(clock=-(2**53) - 1), "clock", "no time and no count is that large"),
@@ -176,6 +180,7 @@ BIG = report(
     occurrences=tuple(occurrence(str(n // 4), n, 1_000 + n) for n in range(12)),
     totals={f"n1/chip/{n}/80E18402": 4 for n in range(20)},
     ids=bytes(64 * 8),
+    unknown=tuple(UnknownCode(Plane.CHIP, f"8F{n:06}", Source.DCMI, 2, 1, Millis(1), Millis(n)) for n in range(3)),
     recovered={f"n1/public/CCAE:{n}/220001001@9": Millis(n) for n in range(5)},
     timers=(DurationTimer(key("1"), "raised", Millis(5), Millis(5), EVENT),),
     counters=(
@@ -192,13 +197,17 @@ BIG = report(
     [
         (100_000, []),
         (5_500, ["occurrences"]),
-        (4_100, ["occurrences", "totals"]),
-        (3_500, ["occurrences", "totals", "ids"]),
-        (3_100, ["occurrences", "totals", "ids", "recovered"]),
-        (2_800, ["occurrences", "totals", "ids", "recovered", "occurrences"]),
-        (2_000, ["occurrences", "totals", "ids", "recovered", "occurrences", "counters"]),
-        (1_400, ["occurrences", "totals", "ids", "recovered", "occurrences", "counters", "timers"]),
-        (1_000, ["occurrences", "totals", "ids", "recovered", "occurrences", "counters", "timers", "active"]),
+        (4_400, ["occurrences", "totals"]),
+        (4_000, ["occurrences", "totals", "unknown"]),
+        (3_500, ["occurrences", "totals", "unknown", "ids"]),
+        (3_100, ["occurrences", "totals", "unknown", "ids", "recovered"]),
+        (2_800, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences"]),
+        (2_000, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters"]),
+        (1_400, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers"]),
+        (
+            1_000,
+            ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers", "active"],
+        ),
     ],
 )
 def test_what_does_not_fit_is_cut_in_the_stated_order(limit: int, stages: list[str]) -> None:

@@ -20,7 +20,9 @@ from agent.domain.events import (
     NodeReport,
     Occurrence,
     Scanned,
+    UnknownCode,
 )
+from agent.domain.node import unknown
 from agent.domain.node.changes import Advanced, Change, Outcome, Placed, Policed, Probed, Recovered, Skipped
 from agent.domain.vocab import L2_LINK_DOWN, MINUTE, Millis, NodeName, OccurrenceId, Plane
 
@@ -57,6 +59,7 @@ class NodeBook:
         "scanned",
         "timers",
         "totals",
+        "unknown",
     )
 
     def __init__(self, node: NodeName, max_event_age: Millis = MAX_EVENT_AGE) -> None:
@@ -75,6 +78,7 @@ class NodeBook:
         self.links: dict[int, Link] = {}
         self.l2_ports: dict[str, dict[str, FaultKey]] = {}
         """Switch chip -> its ports whose link to L2 is down, by identity."""
+        self.unknown: dict[str, UnknownCode] = {}
         self._ring: deque[bytes] = deque()
         self._marks: set[bytes] = set()
         self._due: list[tuple[Millis, str]] = []
@@ -127,6 +131,7 @@ class NodeBook:
             recovered={f"{who}@{last.told}": last.at for who, last in self.recovered.items()},
             ids=b"".join(self._ring),
             links=dict(self.links),
+            unknown=tuple(self.unknown.values()),
         )
 
     @classmethod
@@ -141,6 +146,7 @@ class NodeBook:
         book.scanned.update(report.scanned)
         book.links.update(report.links)
         book.totals.update(report.totals)
+        book.unknown.update((f"{one.plane}/{one.code}", one) for one in report.unknown)
         for fault in report.active:
             book.active[str(fault.key)] = fault
             _note_port(book, str(fault.key), fault.key, there=True)
@@ -198,6 +204,8 @@ def evolve(book: NodeBook, change: Change) -> None:
             book.scanned.setdefault(change.partition, change.at)
         case Policed():
             book.policy = change.digest
+            for name in change.learned:
+                book.unknown.pop(name, None)
         case Probed():
             for device, state in change.links.items():
                 if state in ("up", "down"):
@@ -239,6 +247,8 @@ def _settle(book: NodeBook, change: Outcome) -> None:
         if len(book.totals) > TOTALS_KEPT:
             _forget(book)
         _plan(book, who, _last_day(book, change.begun))
+    if change.unknown and change.event is not None:
+        unknown.note(book.unknown, change.event)
     if change.link is not None and change.key.where.isdecimal():
         book.links[int(change.key.where)] = change.link
     _tidy(book)

@@ -52,6 +52,8 @@ class Policed:
     """Another policy is in force."""
 
     digest: str
+    learned: tuple[str, ...] = ()
+    """Names of codes that no table knew and one knows now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Outcome:
     """The entry that got its end, if it is still kept."""
     link: Link | None = None
     """What this tells of the die's link."""
+    unknown: bool = False
+    """A fault began whose code no table knows."""
 
 
 class Shown(Outcome):

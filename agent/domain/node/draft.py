@@ -156,7 +156,9 @@ class Draft:
         recovered = recovered or before.recovered
         if frequency.forgotten(counter, self.now) and not duration.running(timer):
             counter = None
-        change = kind(who, key, reason, detail, event, active, timer, counter, recovered, total, begun, ended, link)
+        unknown = event is not None and begun is not None and not self.policy.rate(key.plane, key.code, None).known
+        now = (active, timer, counter, recovered, total)
+        change = kind(who, key, reason, detail, event, *now, begun, ended, link, unknown)
         self.changes.append(change)
         self.latest[who] = change
         if key.plane is Plane.SWITCH and (chip := l2_chip(key)):

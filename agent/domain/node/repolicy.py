@@ -20,7 +20,9 @@ def settle_policy(draft: Draft) -> None:
     book, old = draft.book, draft.book.policy
     if draft.policy.digest == old:
         return
-    draft.changes.append(Policed(draft.policy.digest))
+    codes = book.unknown.items()
+    learned = tuple(name for name, one in codes if draft.policy.rate(one.plane, one.code, None).known)
+    draft.changes.append(Policed(draft.policy.digest, learned))
     why = f"policy {old[:12] or 'none'} to {draft.policy.digest[:12]}"
     keys = {who: fault.key for who, fault in book.active.items()}
     keys.update((who, counter.key) for who, counter in book.counters.items() if who not in keys)
