@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from agent.domain.events import Rating
@@ -73,6 +74,7 @@ def well_formed(source: Source, code: str) -> bool:
     return CODE_SHAPES[source].pattern.fullmatch(code) is not None
 
 
+@lru_cache(maxsize=4096)
 def chip_number(code: str) -> int | None:
     """The integer that a chip or network code stands for; None when it is no hex code of at most 9 digits."""
     match = _CHIP_SHAPE.pattern.fullmatch(code)

@@ -222,7 +222,8 @@ def _settle(book: NodeBook, change: Outcome) -> None:
         book.active[who] = change.active
     else:
         book.active.pop(who, None)
-    _note_port(book, who, change.key, there=change.active is not None)
+    if change.key.plane is Plane.SWITCH:
+        _note_port(book, who, change.key, there=change.active is not None)
     if change.timer is not None:
         if book.timers.get(who) != change.timer and duration.running(change.timer):
             heappush(book._due, (change.timer.due, who))

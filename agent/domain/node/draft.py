@@ -91,11 +91,14 @@ class Draft:
         if last is not None:
             return Standing(last.active, last.timer, last.counter, last.recovered, last.total)
         book = self.book
-        told = book.recovered.get(who)
-        if told is not None and told.told + book.max_event_age < self.now:
-            told = None  # as old as this the clock of this very record makes it
         counter, total = book.counters.get(who), book.totals.get(who, 0)
-        return Standing(book.active.get(who), book.timers.get(who), counter, told, total)
+        return Standing(book.active.get(who), book.timers.get(who), counter, self._told(who), total)
+
+    def _told(self, who: str) -> Recovered | None:
+        told = self.book.recovered.get(who)
+        if told is not None and told.told + self.book.max_event_age < self.now:
+            return None  # as old as this the clock of this very record makes it
+        return told
 
     def duration_of(self, key: FaultKey) -> LevelRule | None:
         """The duration rule of a fault, if there is one."""
@@ -150,10 +153,14 @@ class Draft:
         ended: tuple[OccurrenceId, Millis] | None = None,
     ) -> None:
         """Add one outcome; `active`, `timer` and `counter` are what is so afterwards."""
-        who, before = self.identity(key), self.state(key)
-        total = before.total + (begun is not None)
+        who = self.identity(key)
+        before = self.latest.get(who)
+        if before is not None:
+            total, recovered = before.total, recovered or before.recovered
+        else:
+            total, recovered = self.book.totals.get(who, 0), recovered or self._told(who)
+        total += begun is not None
         link = None if event is None else link_of(event)
-        recovered = recovered or before.recovered
         if frequency.forgotten(counter, self.now) and not duration.running(timer):
             counter = None
         unknown = event is not None and begun is not None and not self.policy.rate(key.plane, key.code, None).known
