@@ -492,3 +492,35 @@ def test_it_agrees_with_a_reading_second_by_second_over_restarts_and_clock_steps
         assert levels(one).get(LINK_KEY, "") == slow.level()
         trips |= {occurrence.id for occurrence in one.report().occurrences if occurrence.level == MANUAL}
         assert len(trips) == (slow.trips if counting and counting.level == MANUAL else 0)
+
+
+# -- defects of the original: what is right --------------------------------------------------------------------------
+
+
+def test_a_trip_of_one_code_leaves_the_level_of_the_others_on_its_chip() -> None:
+    # quirk: a level per code is computed over the whole chip upstream (ascendcommon.go:731-757).
+    one = stream(MILD)
+    one.say(("200001002", Plane.CHIP, Source.DCMI), "occur", T)
+    blink(one, T)
+    one.say(REQUEST, "occur", T + S)
+    assert levels(one) == {KEY: "PreSeparateNPU", "n1/chip/4/200001002": "SubHealthFault"}
+
+
+def test_a_device_beyond_15_trips_as_any() -> None:
+    # quirk: upstream gives such a chip the level and leaves it out of its list (fault_code.go:1883).
+    one = stream(TWICE)
+    blink(one, T, where="40")
+    blink(one, T + 5 * S, where="40")
+    (trip,) = (entry for entry in one.report().occurrences if entry.level == MANUAL)
+    assert (trip.key.where, trip.devices) == ("40", (40,))
+
+
+def test_an_unknown_code_beside_a_known_one_is_rated_alone() -> None:
+    # quirk: upstream the known one hides it at chip level (fault_code.go:1192).
+    one = stream()
+    one.say(REQUEST, "occur", T)
+    one.say(("8FFFFFFF", Plane.CHIP, Source.DCMI), "occur", T, severity=3)
+    assert [(fault.level, fault.held) for fault in one.report().active] == [
+        ("RestartRequest", False),
+        ("NotHandleFault", True),
+    ]
