@@ -494,6 +494,63 @@ def test_it_agrees_with_a_reading_second_by_second_over_restarts_and_clock_steps
         assert len(trips) == (slow.trips if counting and counting.level == MANUAL else 0)
 
 
+POLICIES = [
+    policy(digest="none", rules={}),
+    policy(TWICE, replace(FIVE_LINKS, times=2), digest="shipped"),
+    policy(replace(MILD, release_ms=30 * S), replace(FIVE_LINKS, times=1), digest="mild", rules={}),
+    policy(
+        replace(MILD, times=1, level="SeparateNPU", release_ms=90 * S),
+        TinyCount("81078603", 60 * S, 2, "SubHealthFault", 20 * S),
+        digest="hard",
+        levels={"80C98000": "RestartNPU", "81078603": "SeparateNPU", "80E18402": "NotHandleFault"},
+        rules={
+            "81078603": TinyRule("81078603", 5 * S, 8 * S, "SubHealthFault"),
+            "80C98000": TinyRule("80C98000", 5 * S, 9 * S, "SeparateNPU"),
+        },
+    ),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([REQUEST, LINK, LINK, CHIP]),
+            st.sampled_from(["occur", "recover", "once"]),
+            st.sampled_from(["4", "5"]),
+            st.integers(0, 40),
+            st.integers(-20, 1),
+            st.none() | st.sampled_from(POLICIES),
+            st.booleans(),
+        ),
+        max_size=16,
+    )
+)
+def test_over_any_change_of_policy_a_restart_changes_nothing_and_all_ends_in_the_end(moves: list[Any]) -> None:
+    steady, restarted, now = stream(TWICE), stream(TWICE), T
+    for kind, word, where, gap, off, other, again in moves:
+        now += gap * S
+        if again:
+            restarted.book = NodeBook.from_report(decode_report(encode_report(restarted.report())))
+        for one in (steady, restarted):
+            one.policy = other or one.policy
+        assert restarted.tick(now) == steady.tick(now)
+        given_ = [one.say(kind, word, now + off * S, now=now, where=where) for one in (steady, restarted)]
+        assert given_[0] == given_[1]
+        report = steady.report()
+        assert restarted.report() == report
+        ids = [one.id for one in report.occurrences]
+        assert len(ids) == len(set(ids))
+        assert all(fault.level != MANUAL for fault in report.active)
+    for kind in (REQUEST, LINK, CHIP):
+        for where in ("4", "5"):
+            steady.say(kind, "recover", now, where=where)
+    steady.tick(now + 100_000 * S)
+    steady.tick(now + 300_000 * S)
+    assert levels(steady) == {}
+    assert {one.phase for one in steady.report().counters} <= {"clean", "released"}
+
+
 # -- defects of the original: what is right --------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from agent.domain.duration import Effect, Signal, step
 from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, Occurrence
 from agent.domain.node.changes import Cleared, Ignored, Relevelled
 from agent.domain.node.draft import Draft, LevelRule, Standing
-from agent.domain.node.entries import counted_fault, fault, raised_entry, raised_id, rated, said
+from agent.domain.node.entries import base_of, counted_fault, fault, raised_entry, raised_id, rated, said
 from agent.domain.vocab import MANUAL, SECOND, Millis, Reason
 
 
@@ -82,7 +82,8 @@ def _raise(
     rating = draft.level(key, active.severity, timer=timer, counter=counter)
     entry: Occurrence | None = None
     if rating.level != active.level:
-        active = replace(active, occurrence=raised_id(active.occurrence), count=draft.state(key).total + 1)
+        opening = base_of(active, timer)
+        active = replace(active, occurrence=raised_id(opening), count=draft.state(key).total + 1)
         entry = raised_entry(active, rating, begin)
     detail = f"down for longer than {rule.fault_timeout_ms} ms: {said(rating)}"
     shown = rated(active, rating)

@@ -100,6 +100,10 @@ class Draft:
             return None  # as old as this the clock of this very record makes it
         return told
 
+    def tells(self, key: FaultKey, occurrence: OccurrenceId) -> bool:
+        """Whether the fault's recent occurrences hold this one: a policy that comes back tells nothing twice."""
+        return any(one.id == occurrence for one in self.book.occurrences.get(self.identity(key), ()))
+
     def duration_of(self, key: FaultKey) -> LevelRule | None:
         """The duration rule of a fault, if there is one."""
         return self.policy.duration(key.code) if key.plane in _RULED else None
@@ -154,6 +158,8 @@ class Draft:
     ) -> None:
         """Add one outcome; `active`, `timer` and `counter` are what is so afterwards."""
         who = self.identity(key)
+        if begun is not None and begun.raised and self.tells(key, begun.id):
+            begun = None  # a rule that a policy took away and another one gave back
         before = self.latest.get(who)
         if before is not None:
             total, recovered = before.total, recovered or before.recovered
@@ -216,6 +222,8 @@ class Draft:
         """
         s = self.state(key)
         if effect is not frequency.Effect.TRIPPED or s.counter is None or s.counter.level != MANUAL:
+            return
+        if self.tells(key, s.counter.trip):
             return
         begun = trip_entry(s.counter, begin, devices)
         rule = self.frequency_of(key)

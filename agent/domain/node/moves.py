@@ -136,7 +136,7 @@ def _end(draft: Draft, event: FaultEvent, s: Standing, last: Recovered | None = 
         at = moment(timer, event, draft.now)
         effect, timer = step(timer, Signal.RECOVER, at, key, lasting)
         left = effect is Effect.LEFT
-    if counting is not None and counter is not None and (left or lasting is None):
+    if counting is not None and counter is not None:
         counter = frequency.recover(counter, _recovered_at(counter, event, draft.now), counting)
     if left or frequency.holds(counter):
         rating = draft.level(key, active.severity, timer=timer, counter=counter, there=False)

@@ -49,10 +49,11 @@ def _settle(draft: Draft, key: FaultKey, why: str) -> None:
     there = before.active is not None and before.there
     rating = draft.level(key, active.severity, timer=timer, counter=counter, there=there)
     occurrence = base_of(active, before.timer) if ended else active.occurrence
-    after, begun = replace(rated(active, rating), occurrence=occurrence), None
+    after, begun, fresh = replace(rated(active, rating), occurrence=occurrence), None, OccurrenceId("")
     if before.active is None or draft.worse(key.plane, after.level, before.active.level):
-        ended = ended or (after.occurrence, draft.now)
         fresh = rerated_id(after.occurrence, draft.policy.digest)
+    if fresh and not draft.tells(key, fresh):
+        ended = ended or (after.occurrence, draft.now)
         timer, counter = _reopened(timer, after.occurrence, fresh), _recalled(counter, after.occurrence, fresh)
         after = replace(after, occurrence=fresh, count=before.total + 1)
         begun = raised_entry(after, rating, draft.now)
