@@ -11,6 +11,10 @@ from kubebuilders import DEMO_GROUP, DEMO_JOB
 from recordlines import fault_line, write_lines
 from rig import T0
 
+from agent.app.cli.why import counted
+from agent.domain.events import FaultKey, FrequencyCounter
+from agent.domain.vocab import Millis, NodeName, Plane
+
 SWITCH_CODE = "[0x00f103b6,155908,na,na]"
 SWITCH_FAULT = fault_line(
     SWITCH_CODE, T0, 1, devices=(), resource="lingqu", location={"switchChipId": 0, "switchPortId": 3}
@@ -170,6 +174,7 @@ def test_how_it_stands_tells_what_is_over_and_what_is_still_to_come(call: Comman
     _, out, _ = call("why", "node", "n1", "--out", files / "out")
     assert out.partition("\nNow:\n")[2].splitlines() == [
         f"  active   n1/chip/2/80C98000@{T0}  RestartRequest",
+        "           counted: 1 since 2026-01-01 00:00:00.000Z",
         f"  active   n1/network/3/81078603@{T0 + 3000}  NotHandleFault",
         "           pending: raised if still down after 2026-01-01 00:00:23.000Z",
         "           pending: whether a rail is borrowed",
@@ -183,6 +188,36 @@ def test_how_it_stands_tells_what_is_over_and_what_is_still_to_come(call: Comman
         "n1/network/3/81078603": True,
     }
     assert {one["meaning"] for one in shown} >= {"AI core instruction data check failed"}
+
+
+def test_how_it_stands_tells_a_trip(call: Command, files: Path) -> None:
+    lines = [
+        fault_line("80C98000", T0, 1),
+        fault_line("80C98000", T0 + 1000, 2, assertion="recover"),
+        fault_line("80C98000", T0 + 2000, 3),
+    ]
+    write_lines(files / "events.jsonl", lines)
+    call.replay(files)
+    _, out, _ = call("why", "node", "n1", "--out", files / "out")
+    assert "           tripped: ManuallySeparateNPU at 2026-01-01 00:00:02.000Z\n" in out.partition("\nNow:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("phase", "due", "said"),
+    [
+        ("held", 0, "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z"),
+        (
+            "clean",
+            T0 + 60_000,
+            "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z; released after 2026-01-01 00:01:00.000Z if it stays away",
+        ),
+        ("released", T0 + 5, "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z, released at 2026-01-01 00:00:00.005Z"),
+    ],
+)
+def test_what_a_frequency_rule_did_is_told(phase: str, due: int, said: str) -> None:
+    key = FaultKey(NodeName("n1"), Plane.CHIP, "2", "80C98000")
+    counter = FrequencyCounter(key, phase, due=Millis(due), level="SeparateNPU", tripped=Millis(T0))
+    assert counted(counter) == said
 
 
 def test_many_faults_that_are_over_are_counted(call: Command, files: Path) -> None:

@@ -13,7 +13,7 @@ import orjson
 
 from agent.adapters.folderlock import FolderLock
 from agent.app.bootstrap.common import AUDIT, LETTERS, STATE
-from agent.domain.events import ActiveFault, DurationTimer
+from agent.domain.events import ActiveFault, DurationTimer, FrequencyCounter
 from agent.domain.ledger import Course
 from agent.domain.vocab import JobId
 from agent.errors import BadDocument, BadReport, BadUsage, CannotRun
@@ -105,6 +105,7 @@ class Standing:
     active: Mapping[str, ActiveFault] = field(default_factory=dict)
     """By identity `node/plane/where/code`."""
     timers: Mapping[str, DurationTimer] = field(default_factory=dict)
+    counters: Mapping[str, FrequencyCounter] = field(default_factory=dict)
     courses: Mapping[JobId, tuple[Course, ...]] = field(default_factory=dict)
     """Recoveries under way by job; none are kept in observe mode."""
 
@@ -114,6 +115,7 @@ def read_standing(out: Path) -> Standing:
     nodes: set[str] = set()
     active: dict[str, ActiveFault] = {}
     timers: dict[str, DurationTimer] = {}
+    counters: dict[str, FrequencyCounter] = {}
     for path in sorted((out / STATE / REPORTS).glob("*.json")):
         try:
             report = decode_report(path.read_bytes())
@@ -122,6 +124,7 @@ def read_standing(out: Path) -> Standing:
         nodes.add(report.node)
         active.update({str(fault.key): fault for fault in report.active})
         timers.update({str(timer.key): timer for timer in report.timers})
+        counters.update({str(counter.key): counter for counter in report.counters})
     courses: dict[JobId, tuple[Course, ...]] = {}
     for path in sorted(out.glob("*/fault-agent-job-*.json")):
         try:
@@ -131,4 +134,4 @@ def read_standing(out: Path) -> Standing:
         except (BadDocument, OSError, orjson.JSONDecodeError, KeyError, TypeError):
             continue
         courses[ledger.job] = ledger.courses
-    return Standing(frozenset(nodes), active, timers, courses)
+    return Standing(frozenset(nodes), active, timers, counters, courses)

@@ -11,6 +11,7 @@ import click
 
 from agent.app.bootstrap import Standing, read_audit, read_standing
 from agent.app.cli.show import folded, local_offset, utc_time
+from agent.domain.events import FrequencyCounter
 from agent.domain.policy import chip_number
 from agent.domain.reset import due
 from agent.domain.vocab import Plane, Reason
@@ -158,6 +159,17 @@ def _blocks(lines: Sequence[AuditLine]) -> Iterator[str]:
             yield from folded("detail", decision.detail)
 
 
+def counted(counter: FrequencyCounter) -> str:
+    """What the frequency rule of a fault has counted or done."""
+    match counter.phase:
+        case "counting":
+            return f"counted: {len(counter.times)} since {utc_time(counter.times[0])}"
+        case "released":
+            return f"tripped: {counter.level} at {utc_time(counter.tripped)}, released at {utc_time(counter.due)}"
+    ends = f"; released after {utc_time(counter.due)} if it stays away" if counter.due else ""
+    return f"tripped: {counter.level} at {utc_time(counter.tripped)}{ends}"
+
+
 def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
     """How the faults that were told of stand now, and what is still to come."""
     refs = list(dict.fromkeys(line.decision.fault for line in lines if line.decision.fault))
@@ -176,6 +188,9 @@ def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
         if timer is not None and timer.phase in ("down", "up"):
             what = "raised if still down" if timer.phase == "down" else "cleared if still up"
             yield f"           pending: {what} after {utc_time(timer.due)}"
+        counter = standing.counters.get(identity)
+        if counter is not None:
+            yield f"           {counted(counter)}"
         if last_rail.get(ref) is Reason.RAIL_OBSERVING:
             yield "           pending: whether a rail is borrowed"
     for word, which in (("cleared", over), ("unknown", unknown)):
