@@ -209,7 +209,7 @@ def test_how_it_stands_tells_a_trip(call: Command, files: Path) -> None:
         (
             "clean",
             T0 + 60_000,
-            "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z; released after 2026-01-01 00:01:00.000Z if it stays away",
+            "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z; released after 2026-01-01 00:01:00.000Z if clean",
         ),
         ("released", T0 + 5, "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z, released at 2026-01-01 00:00:00.005Z"),
     ],

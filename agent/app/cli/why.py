@@ -166,7 +166,7 @@ def counted(counter: FrequencyCounter) -> str:
             return f"counted: {len(counter.times)} since {utc_time(counter.times[0])}"
         case "released":
             return f"tripped: {counter.level} at {utc_time(counter.tripped)}, released at {utc_time(counter.due)}"
-    ends = f"; released after {utc_time(counter.due)} if it stays away" if counter.due else ""
+    ends = f"; released after {utc_time(counter.due)} if clean" if counter.due else ""
     return f"tripped: {counter.level} at {utc_time(counter.tripped)}{ends}"
 
 
