@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from agent.domain.events import Decision, Decoded, NodeReport, Record, Refusal, Scanned, UnknownCode, fault_ref
+from agent.domain.events import Decision, Decoded, NodeReport, Record, Refusal, Scanned, fault_ref
 from agent.domain.node import (
     Advanced,
     Change,
@@ -86,11 +86,6 @@ class NodeSide:
         """How far the node's book has read each partition."""
         book = self._books.get(node)
         return book.scanned if book is not None else {}
-
-    def unknown(self, node: NodeName) -> Sequence[UnknownCode]:
-        """Codes seen on the node that no table knows, the longest unseen first."""
-        book = self._books.get(node)
-        return tuple(book.unknown.values()) if book is not None else ()
 
     def note_place(self, node: NodeName, partition: int, at: Scanned) -> None:
         """A partition that is read and has given nothing yet; a place that is known stays."""

@@ -60,6 +60,7 @@ class Pulse:
     standing_by: bool = False
     last_report: Millis = Millis(0)
     reasons: dict[str, int] = field(default_factory=dict)
+    unknown: Sequence[UnknownCode] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,6 @@ class NodeRole:
         self.turns = 0
         """How often any of its loops has come round."""
         self.pulse = Pulse()
-
-    def unknown_codes(self) -> Sequence[UnknownCode]:
-        """Codes seen on this node that no table knows."""
-        return self._side.unknown(self._p.node)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until told to stop. Raises CannotRun when this node's state belongs to somebody else or is too new, Refused
@@ -345,7 +342,7 @@ class NodeRole:
             return
         with p.tracer.span("report", node=p.node, seq=report.seq):
             await p.reports.publish(encode_reports({p.node: report}))
-        self._version = (report.epoch, report.seq)
+        self._version, self.pulse.unknown = (report.epoch, report.seq), report.unknown
         self._pending.clear()
         self._sent_at = self.pulse.last_report = now
         self.pulse.reports += 1

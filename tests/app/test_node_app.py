@@ -213,12 +213,3 @@ async def test_what_an_earlier_run_rated_by_another_policy_is_rated_anew_without
     after.tick(Millis(T0 + 1), taken)
     assert [one.level for one in taken.decisions] == ["RestartNPU"]
     assert after.next_deadline() is None
-
-
-async def test_codes_that_no_table_knows_can_be_asked_for() -> None:
-    rig = Rig()
-    rig.fault("8FFFFFFF", 0, device=0)
-    made = side()
-    take(made, rig)
-    assert [(one.code, one.count) for one in made.unknown(NodeName("n1"))] == [("8FFFFFFF", 1)]
-    assert made.unknown(NodeName("n9")) == ()
