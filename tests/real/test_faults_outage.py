@@ -23,7 +23,8 @@ from services import harness
 
 pytestmark = pytest.mark.timeout(600)
 
-SEPARATE, REQUEST = "80E18402", "80C98000"
+SEPARATE, REQUEST = "80E18402", "80BB8003"
+"""REQUEST may occur again and again: no frequency rule counts it."""
 FOUR = ("unrecovered",) * 4
 MEMORY_MB = 160
 """Half as much again as a coordinator takes when nothing has happened; a node role takes much less."""
