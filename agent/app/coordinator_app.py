@@ -192,9 +192,9 @@ class Coordinator:
         return max((last_decided(ledger) for ledger in self.book.ledgers.values()), default=Millis(0))
 
     def next_deadline(self) -> Millis | None:
-        """When the next recovery or rail question is due, or what was refused is tried again, or None."""
+        """When the next recovery, rail question or release is due, or what was refused is tried again, or None."""
         others = (at for at in (self._slots.next_at(), self._refused_again) if at is not None)
-        return min((*self.book.deadlines.values(), *others), default=None)
+        return min((*self.book.deadlines.values(), *self.book.wakes.values(), *others), default=None)
 
     # --- decide, persist, publish --------------------------------------------------------------------------------
 
@@ -204,6 +204,7 @@ class Coordinator:
         Raises Unavailable or Fenced with everything kept to be done again.
         """
         self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
+        self._nodes.update(node for node, at in self.book.wakes.items() if at <= now)
         self._slots.wake(now)
         await self._look(now)
         if self._refused_again is not None and self._refused_again <= now:
@@ -275,6 +276,7 @@ class Coordinator:
         """Every verdict, taken into the book and told; gives each job's trace, and under no name the first of all."""
         traces: dict[JobId, str] = {}
         for node in nodes:
+            self.book.wakes.pop(node, None)
             if not self._is_unknown(node):
                 try:
                     verdict = decide_node(self.book, node, now)

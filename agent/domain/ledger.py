@@ -59,6 +59,28 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """An occurrence that a quiet rule keeps back from the job."""
+
+    until: Millis | None
+    """Its last quiet moment; None: until the rule's cause is over."""
+    node: NodeName
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """A device that is separated by hand, as MindCluster calls it: until a person or its window releases it."""
+
+    device: int
+    code: str
+    since: Millis
+    """When it was last separated."""
+    occurrence: str = ""
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobLedger:
     """All that must survive of one job. ConfigMap fault-agent-job-<PodGroup>, one per job."""
 
@@ -78,6 +100,8 @@ class JobLedger:
     """Remaining pod-failed restarts, absolute; None: the job is not in remain-retry-times."""
     records: JobRecords | None = None
     """Our newest reschedule records and the total, absolute, what the document held before us included."""
+    quiet: Mapping[str, Kept] = field(default_factory=dict)
+    """Occurrences that are kept back and still to be decided, by the key of their mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +119,10 @@ class ClusterLedger:
     heard: Mapping[int, Scanned] = field(default_factory=dict)
     """Partition -> how far the event stream was heard and nothing is left to be decided. The next leader begins there:
     a record without a key, or where no agent looks, is in no node's report."""
+    dropped: Mapping[str, NodeName] = field(default_factory=dict)
+    """Occurrences that are no faults of their own (UCE accompany), for as long as they are active."""
+    separations: Mapping[NodeName, tuple[Separation, ...]] = field(default_factory=dict)
+    """Devices separated by hand; the same after every restart."""
 
 
 def place_of(occurrence: str) -> tuple[int, int, int] | None:

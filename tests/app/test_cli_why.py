@@ -262,3 +262,13 @@ def test_a_word_with_marks_of_markup_is_shown_as_it_is(call: Command, files: Pat
     call.replay(files)
     _, out, _ = call("why", "node", "n1", "--out", files / "out")
     assert "/[0x0" in out
+
+
+def test_what_is_kept_back_is_shown_with_its_release_time(call: Command, files: Path) -> None:
+    write_lines(files / "events.jsonl", [fault_line("80C98009", T0, 1), {"tick": T0 + 1000}])
+    call.replay(files)
+    _, out, _ = call("why", "job", "demo", "--out", files / "out")
+    assert out.partition("\nNow:\n")[2].splitlines() == [
+        f"  active   n1/chip/2/80C98009@{T0}  RestartRequest",
+        "           kept back until 2026-01-01 00:00:05.000Z by UCE accompany, 5 s",
+    ]

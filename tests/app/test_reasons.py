@@ -179,7 +179,7 @@ def second_node(rig: Rig) -> None:
 
 def same_node(rig: Rig) -> None:
     rig.fault(REQUEST)
-    rig.fault("80CB8009", 5, device=1)
+    rig.fault("80CB8008", 5, device=1)
     rig.tick(6)
 
 
@@ -254,6 +254,8 @@ TABLE: list[Any] = [
     (Reason.DUPLICATE_MESSAGE, demo, repeated_message),
     (Reason.STALE, demo, stale_recover),
     (Reason.HELD, demo, held),
+    (Reason.QUIET, demo, one("80C98009")),
+    (Reason.QUIET, without_pods, one("80C98009")),
     (Reason.LEVEL_NEEDS_NOTHING, demo, one(NOTHING)),
     (Reason.ISOLATION_ONLY, demo, one(SEPARATE)),
     (Reason.IN_USE, demo, one("8F180220")),

@@ -14,7 +14,7 @@ import orjson
 from agent.adapters.folderlock import FolderLock
 from agent.app.bootstrap.common import AUDIT, LETTERS, STATE
 from agent.domain.events import ActiveFault, DurationTimer, FrequencyCounter
-from agent.domain.ledger import Course
+from agent.domain.ledger import Course, Kept
 from agent.domain.vocab import JobId
 from agent.errors import BadDocument, BadReport, BadUsage, CannotRun
 from agent.wire.ledgerfile import LEDGER_KEY, decode_job_ledger
@@ -108,6 +108,8 @@ class Standing:
     counters: Mapping[str, FrequencyCounter] = field(default_factory=dict)
     courses: Mapping[JobId, tuple[Course, ...]] = field(default_factory=dict)
     """Recoveries under way by job; none are kept in observe mode."""
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    """What a quiet rule keeps back from a job, by occurrence."""
 
 
 def read_standing(out: Path) -> Standing:
@@ -126,6 +128,7 @@ def read_standing(out: Path) -> Standing:
         timers.update({str(timer.key): timer for timer in report.timers})
         counters.update({str(counter.key): counter for counter in report.counters})
     courses: dict[JobId, tuple[Course, ...]] = {}
+    kept: dict[str, Kept] = {}
     for path in sorted(out.glob("*/fault-agent-job-*.json")):
         try:
             text = str(orjson.loads(path.read_bytes())["data"][LEDGER_KEY])
@@ -134,4 +137,5 @@ def read_standing(out: Path) -> Standing:
         except (BadDocument, OSError, orjson.JSONDecodeError, KeyError, TypeError):
             continue
         courses[ledger.job] = ledger.courses
-    return Standing(frozenset(nodes), active, timers, counters, courses)
+        kept.update({key.partition("~")[0]: one for key, one in ledger.quiet.items()})
+    return Standing(frozenset(nodes), active, timers, counters, courses, kept)

@@ -184,6 +184,10 @@ def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
         identity = ref.rpartition("@")[0]
         fault = standing.active[identity]
         yield f"  active   {ref}  {fault.level}{', held for a person' if fault.held else ''}"
+        kept = standing.kept.get(fault.occurrence)
+        if kept is not None:
+            release = "" if kept.until is None else f" until {utc_time(kept.until)}"
+            yield f"           kept back{release} by {kept.rule}"
         timer = standing.timers.get(identity)
         if timer is not None and timer.phase in ("down", "up"):
             what = "raised if still down" if timer.phase == "down" else "cleared if still up"

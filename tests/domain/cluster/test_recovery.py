@@ -57,10 +57,10 @@ def of_job(rig: Rig) -> list[tuple[int, str]]:
 async def test_a_second_fault_on_the_node_joins_with_its_code() -> None:
     rig = demo()
     rig.fault(REQUEST)
-    rig.fault("80CB8009", 5, device=1)
+    rig.fault("80CB8008", 5, device=1)
     rig.clear(REQUEST, 10)
     rig.tick(11)
-    rig.clear("80CB8009", 12, device=1)
+    rig.clear("80CB8008", 12, device=1)
     rig.tick(300)
     await rig.run()
     assert brief(rig) == [
@@ -70,7 +70,7 @@ async def test_a_second_fault_on_the_node_joins_with_its_code() -> None:
         (102, 1, ""),
     ]
     codes = [one["ErrorCodeHex"] for one in json.loads(rig.texts(RESET, "reset.json")[1])["RankList"]]
-    assert codes == ["", "80CB8009", "80C98000", ""]
+    assert codes == ["", "80CB8008", "80C98000", ""]
 
 
 async def test_a_stronger_fault_on_the_node_changes_the_policy_of_all() -> None:
@@ -132,7 +132,7 @@ async def test_process_recover_turned_on_in_the_middle_takes_our_entries_out(wor
     rig = demo()
     rig.fault(REQUEST)
     rig.apply(group(**{"process-recover-enable": word}), 10)
-    rig.fault("80CB8009", 20, device=1)
+    rig.fault("80CB8008", 20, device=1)
     rig.tick(300)
     await rig.run()
     assert brief(rig) == [(0, 0, "4 unrecovered"), (10, 1, "")]
@@ -202,9 +202,9 @@ async def test_a_fault_after_recovery_begins_a_second_one_and_a_third_joins_that
     rig.fault(TWICE)
     rig.clear(TWICE, 5)
     rig.fault(TWICE, 20)
-    rig.fault("80CB8009", 25, device=1)
+    rig.fault("80CB8008", 25, device=1)
     rig.clear(TWICE, 30)
-    rig.clear("80CB8009", 30, device=1)
+    rig.clear("80CB8008", 30, device=1)
     rig.tick(400)
     await rig.run()
     assert [reason for _, reason in of_job(rig)] == [
