@@ -114,7 +114,8 @@ class Coordinator:
             await self._ledgers.store(self.book)
         self._jobs.update(self.book.ledgers)
         self._inherited = self.book.entries.keys() - self.book.reports.keys()
-        self._nodes.update(self.book.reports, self.book.vanished, self._inherited)
+        self._nodes.update(self.book.reports, self.book.vanished, self._inherited, self.book.cluster.separations)
+        self._nodes.update(self.book.cluster.listed)
         jobs = self.book.jobs.jobs()
         self._jobs.update(job.id for job in jobs)
         limits = self.book.limits
@@ -316,7 +317,13 @@ class Coordinator:
 
     def _take(self, verdict: Verdict, job: JobId, traces: dict[JobId, str]) -> None:
         """Evolve and tell; a span for each fault that was decided about, below the span of its own record."""
+        before = self.book.cluster.separations
         evolve(self.book, verdict)
+        after = self.book.cluster.separations
+        if after is not before:
+            for node in {node for node in (*before, *after) if before.get(node) != after.get(node)}:
+                self._nodes.add(node)
+                self._jobs.update(self.book.jobs.jobs_on(node))
         reasons: dict[str, set[str]] = {}
         for decision in verdict.decisions:
             self._tell(decision)

@@ -18,6 +18,8 @@ QUIET = frozenset(
         Reason.DUPLICATE_MESSAGE,
         Reason.LEVEL_NEEDS_NOTHING,
         Reason.RAIL_OBSERVING,
+        Reason.FAULT_COUNTED,
+        Reason.DROPPED,
         Reason.DISABLED,
     }
 )
@@ -29,6 +31,7 @@ WARNINGS = frozenset(
         Reason.RECOVERY_STARTED,
         Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
+        Reason.SEPARATED,
         Reason.RAIL_REFUSED,
         Reason.RAIL_ADVISED,
         Reason.ISOLATION_ONLY,

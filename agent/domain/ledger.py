@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.domain.events import Occurrence, Scanned
+from agent.domain.isolation import Counts
 from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
 from agent.domain.reset import Recovery
@@ -123,6 +124,10 @@ class ClusterLedger:
     """Occurrences that are no faults of their own (UCE accompany), for as long as they are active."""
     separations: Mapping[NodeName, tuple[Separation, ...]] = field(default_factory=dict)
     """Devices separated by hand; the same after every restart."""
+    counts: Counts = field(default_factory=dict)
+    """Faults that count towards a manual separation."""
+    listed: Mapping[NodeName, tuple[int, ...]] = field(default_factory=dict)
+    """Devices that clusterd-manual-info-cm last listed: what goes from it a person has released."""
 
 
 def place_of(occurrence: str) -> tuple[int, int, int] | None:

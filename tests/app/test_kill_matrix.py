@@ -66,6 +66,27 @@ def rails(rig: Rig) -> None:
     rig.tick(200)
 
 
+def rules(rig: Rig) -> None:
+    """Faults kept back and dropped, software faults, a device separated and released by a person."""
+    rig.fault("80CB8009", 1, device=3)
+    rig.fault("80E01801", 3, device=3)
+    rig.fault("80C98009", 4, device=1)
+    rig.clear("80C98009", 20, device=1)
+    rig.fault("80C9800A", 100, assertion="once")
+    rig.fault("80C9800A", 200, assertion="once")
+    rig.fault("80C9800A", 300, device=0, node="n2", assertion="once")
+    rig.fault("80C9800A", 310, device=1, node="n2", assertion="once")
+    rig.fault("80C9800A", 400, assertion="once")
+    rig.apply(manual_info("Ascend910-2"), 450)
+    rig.apply(manual_info(), 500)
+    rig.tick(600)
+
+
+def manual_info(*names: str) -> dict[str, Any]:
+    value = json.dumps({"Total": names, "Detail": {}})
+    return a_config_map("clusterd-manual-info-cm", {"n1": value}, namespace="cluster-system")
+
+
 def demo_objects() -> list[dict[str, Any]]:
     return the_demo(LABELS)
 
@@ -116,7 +137,11 @@ async def _end(rig: Rig) -> dict[str, Any]:
     return {"documents": documents, "reports": reports, "letters": letters, "told": told}
 
 
-CASES = [pytest.param(demo_objects, recoveries, id="recoveries"), pytest.param(a3_objects, rails, id="rails")]
+CASES = [
+    pytest.param(demo_objects, recoveries, id="recoveries"),
+    pytest.param(a3_objects, rails, id="rails"),
+    pytest.param(demo_objects, rules, id="rules"),
+]
 
 
 @pytest.mark.parametrize(("objects", "story"), CASES)
@@ -163,3 +188,18 @@ def test_the_story_holds_what_it_is_meant_to_hold() -> None:
     records = asyncio.run(whole.data("mindx-dl/job-reschedule-reason"))
     assert records is not None
     assert json.loads(records["recent-reschedule-records"])[DEMO_JOB]["TotalRescheduleTimes"] == 2
+
+
+def test_the_story_of_the_rules_holds_what_it_is_meant_to_hold() -> None:
+    whole = rig_of(demo_objects(), rules, Disk())
+    run(whole, resume=False)
+    reasons = Counter(str(one.reason) for one in whole.decisions)
+    wanted = ("QUIET", "DROPPED", "SOFTWARE_FAULT", "FAULT_COUNTED", "SEPARATED", "SEPARATION_RELEASED")
+    assert {reason: reasons[reason] for reason in wanted} == {
+        "QUIET": 2,
+        "DROPPED": 1,
+        "SOFTWARE_FAULT": 2,
+        "FAULT_COUNTED": 1,
+        "SEPARATED": 1,
+        "SEPARATION_RELEASED": 1,
+    }

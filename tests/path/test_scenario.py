@@ -175,7 +175,7 @@ def identity(line: AuditLine) -> str:
 def test_no_fault_is_judged_but_those_of_the_table(night: Night) -> None:
     told = {(line.decision.at, str(line.decision.reason), identity(line)) for line in night.lines}
     table = {(START + round(second * 1000), reason, fault) for second, reason, fault, _ in EXPECTED}
-    shown = {"FAULT_SHOWN", "FAULT_CLEARED", "PLANE_NEEDS_NO_RESET", "WRITTEN"}
+    shown = {"FAULT_SHOWN", "FAULT_CLEARED", "PLANE_NEEDS_NO_RESET", "WRITTEN", "SOFTWARE_FAULT"}
     again = {(START + 81_000, "HELD", "a3-node-2/chip/0/8F0000A2")}
     assert {one for one in told if one[1] not in shown} - table - again == set()
 

@@ -33,6 +33,7 @@ _LOOK: Final = frozenset(
         Reason.NO_RESET_EXECUTOR,
         Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
+        Reason.SEPARATED,
         Reason.RAIL_ADVISED,
         Reason.RAIL_REFUSED,
         Reason.NO_RANK,

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from agent.domain.events import Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
+from agent.domain.isolation import Isolation
 from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
 from agent.domain.rail.case import BorrowPolicy, Strictness
@@ -112,6 +113,12 @@ class ClusterBook:
         """Jobs whose ledger has changed; cleared by who stores them."""
         self.changed: set[Shared] = set(Shared)
         """Shared documents whose content may have changed; at the start all of them are looked at."""
+        self.isolation: Isolation | None = Isolation()
+        """Policy of manual separation; None: there is one and it could not be read yet, so nothing is counted."""
+        self.listed: dict[NodeName, frozenset[int]] = {}
+        """Devices that clusterd-manual-info-cm lists now."""
+        self.unlisted: set[NodeName] = set()
+        """Nodes whose value there cannot be read."""
         self.told: dict[str, Done] = {}
         """Occurrences that concern no job and have been told."""
         self.before = self.cluster
@@ -209,6 +216,7 @@ class Draft:
     now: Millis
     ledger: JobLedger
     rails: RailLedger | None
+    cluster: ClusterLedger
     decisions: list[Decision] = field(default_factory=list)
     marks: dict[str, Done] = field(default_factory=dict)
     plans: list[RailPlan] = field(default_factory=list)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent.domain.cluster.book import ClusterBook
 from agent.domain.cluster.quiet import Quiet, felt, quiet_at, quiet_for
-from agent.domain.events import ActiveFault, FaultKey
+from agent.domain.events import ActiveFault, FaultKey, fault_ref
 from agent.domain.jobs import Job
 from agent.domain.ledger import Separation
 from agent.domain.vocab import MANUAL, Millis, NodeName, OccurrenceId, Plane, Source
@@ -52,6 +52,11 @@ def _active(book: ClusterBook, node: NodeName) -> Iterator[JobFault]:
             yield JobFault(fault, None)
         for device in fault.devices:
             yield JobFault(fault, device)
+
+
+def separation_ref(node: NodeName, separation: Separation) -> str:
+    """The reference of a separation: that of the fault it was made for, at the moment it was made."""
+    return fault_ref(_separated(node, separation).key, separation.since)
 
 
 def _separated(node: NodeName, separation: Separation) -> ActiveFault:

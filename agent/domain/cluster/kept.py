@@ -38,8 +38,8 @@ def decidable(draft: Draft, job: Job) -> Iterator[tuple[Occurrence, int | None, 
             yield occurrence, device, free_since(draft, occurrence, device)
         elif one.dropped or occurrence.end is not None:
             ended = "" if one.dropped else "it ended while it was "
-            draft.say(Reason.QUIET, f"{ended}{one}", cause_of(draft.book, occurrence))
-            draft.mark(key, Reason.QUIET)
+            draft.say(Reason.DROPPED, f"{ended}{one}", cause_of(draft.book, occurrence))
+            draft.mark(key, Reason.DROPPED)
             kept.pop(key, None)
         else:
             now = Kept(one.until, occurrence.key.node, one.rule)
@@ -57,6 +57,11 @@ def known_occurrences(draft: Draft) -> list[tuple[Occurrence, int | None]]:
     """Recent occurrences of the job, and those that were kept back for longer than a report repeats them."""
     recent = list(occurrences_of(draft.book, draft.job))
     return [*recent, *_beyond(draft, recent)]
+
+
+def is_kept(draft: Draft, job: Job, occurrence: Occurrence, device: int | None) -> bool:
+    """Whether a quiet rule keeps the occurrence back from the job now."""
+    return _quiet(draft, job, occurrence, device) is not None
 
 
 def release_of(draft: Draft, job: Job, occurrence: Occurrence, device: int | None) -> Millis | None:

@@ -6,6 +6,7 @@ The one rule: an entry follows from levels alone; a silent node keeps the entry 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from agent.domain.cluster import separation
 from agent.domain.cluster.book import ClusterBook, Verdict, cause_of, remembered
 from agent.domain.cluster.effective import SEPARATION_RULE, JobFault, faults_at
 from agent.domain.cluster.quiet import Quiet, felt_once, quiet_at
@@ -24,12 +25,15 @@ def decide_node(book: ClusterBook, node: NodeName, now: Millis) -> Verdict:
     ledger = _moved_on(book.cluster, told, now)
     if node in book.reports:
         ledger = _with_dropped(ledger, node, found)
-    releases = (kept.until + 1 for _, kept in found if kept is not None and kept.until is not None)
+    separated = separation.follow(book, node, ledger, now)
+    ledger = separated.ledger
+    releases = [kept.until + 1 for _, kept in found if kept is not None and kept.until is not None]
+    releases += [separated.wake] if separated.wake is not None else []
     wake = min(releases, default=None)
     return Verdict(
-        decisions=tuple(decisions),
+        decisions=(*decisions, *separated.decisions),
         told=told,
-        cluster=None if ledger == book.cluster else ledger,
+        cluster=None if ledger is book.cluster else ledger,
         entries={} if entry == book.entries.get(node) else {node: entry},
         wakes={node: None if wake is None else Millis(wake)},
     )
@@ -115,7 +119,9 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[dict[str, 
             done[key] = Done(now, Reason.NO_JOB)  # the job tells it, in this very step, and may then forget the node
             continue
         kept = None if occurrence.held else _quiet(book, occurrence, now)
-        reason = Reason.HELD if occurrence.held else Reason.QUIET if kept is not None else Reason.NO_JOB
+        reason = Reason.HELD if occurrence.held else Reason.NO_JOB
+        if kept is not None:
+            reason = Reason.DROPPED if kept.dropped else Reason.QUIET
         done[key] = Done(now, reason)
         cause = cause_of(book, occurrence)
         decisions.append(

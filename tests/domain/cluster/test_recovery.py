@@ -46,11 +46,15 @@ def brief(rig: Rig) -> list[tuple[int, int, str]]:
     return found
 
 
+COUNTING = (Reason.FAULT_COUNTED, Reason.SOFTWARE_FAULT)
+"""Words of a rule of its own, see test_software."""
+
+
 def of_job(rig: Rig) -> list[tuple[int, str]]:
     return [
         ((one.at - 1767225600000) // 1000, str(one.reason))
         for one in rig.decisions
-        if one.job == DEMO_JOB and one.fault
+        if one.job == DEMO_JOB and one.fault and one.reason not in COUNTING
     ]
 
 
