@@ -79,6 +79,10 @@ class Separation:
     """When it was last separated."""
     occurrence: str = ""
     trace: str = ""
+    trip: str = ""
+    """The trip of a node's frequency rule that it keeps; empty: it comes of counting here."""
+    due: Millis | None = None
+    """Of a trip whose fault has recovered: its release, as the node last told it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,8 @@ class ClusterLedger:
     """Occurrences that are no faults of their own (UCE accompany), for as long as they are active."""
     separations: Mapping[NodeName, tuple[Separation, ...]] = field(default_factory=dict)
     """Devices separated by hand; the same after every restart."""
+    freed: Mapping[str, NodeName] = field(default_factory=dict)
+    """Trips that a person has released and the node still tells of."""
     counts: Counts = field(default_factory=dict)
     """Faults that count towards a manual separation."""
     listed: Mapping[NodeName, tuple[int, ...]] = field(default_factory=dict)

@@ -58,9 +58,6 @@ class Mode(StrEnum):
     ACT = "act"
 
 
-MANUAL: Final = "ManuallySeparateNPU"
-"""A level that no table gives: a device that failed too often, until a person or its window releases it."""
-
 NETWORK_CODES: Final = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
 """Codes of the chip table that lie on the network plane (device-plugin fault_code.go:154)."""
 

@@ -16,7 +16,7 @@ RESET = "train/reset-config-demo"
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 TWICE = "80BB8003"
 """RestartRequest as 80C98000, and no frequency rule counts it."""
-REQUEST, BUSINESS, SEPARATE, NPU = "80C98000", "80E01801", "80E18402", "80E24E00"
+REQUEST, BUSINESS, SEPARATE, NPU = "80C98000", "81B38002", "80E18402", "80E24E00"
 
 
 def demo(labels: dict[str, str] | None = None, **settings: Any) -> Rig:
@@ -233,10 +233,10 @@ async def test_a_fault_after_recovery_begins_a_second_one_and_a_third_joins_that
 
 async def test_a_second_node_fails_the_newer_recovery_while_the_older_is_still_shown_recovered() -> None:
     rig = demo()
-    rig.fault(REQUEST)
-    rig.clear(REQUEST, 5)
-    rig.fault(REQUEST, 20)
-    rig.fault(REQUEST, 25, node="n2")
+    rig.fault(TWICE)
+    rig.clear(TWICE, 5)
+    rig.fault(TWICE, 20)
+    rig.fault(TWICE, 25, node="n2")
     rig.tick(400)
     await rig.run()
     assert (25, Reason.RECOVERY_FAILED) in of_job(rig)

@@ -13,7 +13,7 @@ from agent.domain.ledger import Separation
 from agent.domain.vocab import Millis, NodeName, Reason
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
-REQUEST, OTHER, SEPARATE, NOTHING, SUB_HEALTH = "80C98000", "80C9800A", "80E18402", "80818200", "8C1F860A"
+REQUEST, OTHER, SEPARATE, NOTHING, SUB_HEALTH = "80BB8003", "80C9800A", "80E18402", "80818200", "8C1F860A"
 HOUR = 3600.0
 COUNTING = ("FAULT_COUNTED", "SOFTWARE_FAULT", "SEPARATED", "SEPARATION_RELEASED")
 
