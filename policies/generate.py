@@ -17,6 +17,15 @@ from typing import Any
 
 from agent.domain.policy import CODE_SHAPES
 from agent.wire.policyfile import META_KEYS, RULES, TABLES, VERSION
+from agent.wire.relationrules import (
+    FAULT_TYPES,
+    RELATION,
+    RELATION_KEYS,
+    STRATEGIES,
+    TIMEOUT,
+    TIMEOUT_KEYS,
+    TIMEOUT_S,
+)
 from agent.wire.rulesfile import (
     DURATION_KEYS,
     FAULT_TIMEOUT_S,
@@ -190,7 +199,30 @@ FaultDuration:
             "FaultHandling": "fault_handling",
         },
     )
-    return head + "\n".join(frequencies) + "\n" + between + "\n".join(durations) + "\n"
+    texts = (head, *frequencies), (between, *durations), relation_lines()
+    return "".join(f"{first}{chr(10).join(lines)}\n" for first, *lines in texts)
+
+
+def relation_lines() -> Iterable[str]:
+    """The relation rules and their time-outs, after a head; each code waits as long as its own rows say."""
+    yield """
+# Keys of ClusterD's relationFaultCustomization.json. When TriggerFault and all RelationFaults are in one job in their
+# time, the pods on the relation faults get FaultStrategy, Separate or SubHealth.
+FaultRelation:
+"""
+    rows = facts("relation_faults")
+    for row in rows:
+        yield f"  - TriggerFault: {quoted(row['trigger_fault'])}"
+        yield f"    RelationFaults: [{quoted(row['relation_fault'])}]"
+        yield f"    FaultStrategy: {row['strategy']}"
+    yield """
+# Keys of ClusterD's faultDuration.json: for how many seconds (0 to 86400) a relation fault waits for its trigger.
+FaultRelationTimeout:"""
+    waits = {row["relation_fault"]: (row["relation_fault_type"], row["relation_timeout_s"]) for row in rows}
+    for code, (kind, seconds) in waits.items():
+        yield f"  - FaultCode: {quoted(code)}"
+        yield f"    FaultType: {kind}"
+        yield f"    TimeOutInterval: {seconds}"
 
 
 def closed(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
@@ -238,11 +270,22 @@ def schema() -> dict[str, Any]:
         "ReleaseTimeWindow": release,
         "FaultHandling": {"enum": list(FREQUENCY_LEVELS)},
     }
+    any_code = {"anyOf": [chip_code, {"type": "string", "pattern": "^\\[.{1,48}\\]$"}]}
+    relation = {
+        "TriggerFault": chip_code,
+        "RelationFaults": {"type": "array", "items": any_code, "minItems": 1},
+        "FaultStrategy": {"enum": list(STRATEGIES)},
+    }
+    low, high = TIMEOUT_S
+    seconds = {"type": "integer", "minimum": low, "maximum": high}
+    wait = {"FaultCode": any_code, "FaultType": {"enum": list(FAULT_TYPES)}, "TimeOutInterval": seconds}
     rules = {
         "version": version,
         "unknown_held_level": level,
         "FaultFrequency": {"type": "array", "items": closed(frequency, FREQUENCY_KEYS)},
         "FaultDuration": {"type": "array", "items": closed(duration, DURATION_KEYS)},
+        RELATION: {"type": "array", "items": closed(relation, RELATION_KEYS)},
+        TIMEOUT: {"type": "array", "items": closed(wait, TIMEOUT_KEYS)},
     }
     definitions[RULES] = closed(rules, ["version"])
     return {

@@ -19,6 +19,7 @@ QUIET = frozenset(
         Reason.LEVEL_NEEDS_NOTHING,
         Reason.RAIL_OBSERVING,
         Reason.FAULT_COUNTED,
+        Reason.RELATION_IGNORED,
         Reason.DROPPED,
         Reason.DISABLED,
     }
@@ -32,6 +33,7 @@ WARNINGS = frozenset(
         Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
         Reason.SEPARATED,
+        Reason.RELATION_SEPARATE,
         Reason.RAIL_REFUSED,
         Reason.RAIL_ADVISED,
         Reason.ISOLATION_ONLY,

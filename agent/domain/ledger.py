@@ -7,7 +7,7 @@ changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.domain.events import Occurrence, Scanned
+from agent.domain.events import FaultKey, Occurrence, Scanned
 from agent.domain.isolation import Counts
 from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
@@ -86,6 +86,18 @@ class Separation:
 
 
 @dataclass(frozen=True, slots=True)
+class Related:
+    """What a relation rule has come to for a pod; a separation stays until the pod is replaced."""
+
+    key: FaultKey
+    """The relation fault."""
+    separate: bool
+    """Otherwise sub-healthy."""
+    since: Millis
+    occurrence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobLedger:
     """All that must survive of one job. ConfigMap fault-agent-job-<PodGroup>, one per job."""
 
@@ -107,6 +119,8 @@ class JobLedger:
     """Our newest reschedule records and the total, absolute, what the document held before us included."""
     quiet: Mapping[str, Kept] = field(default_factory=dict)
     """Occurrences that are kept back and still to be decided, by the key of their mark."""
+    related: Mapping[str, Related] = field(default_factory=dict)
+    """By pod UID."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,23 @@ class FrequencyRule:
 
 
 @dataclass(frozen=True, slots=True)
+class RelationRule:
+    """A trigger that, together with all relation codes in one job, gives `strategy` to the pods on the relation faults:
+    `Separate` or `SubHealth` (ClusterD relationFaultCustomization.json).
+    """
+
+    trigger: str
+    relations: tuple[str, ...]
+    strategy: str
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The rule's name in explanations: `relation:<trigger>`."""
+        return f"relation:{self.trigger}"
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All tables and rules in force, keyed for one look-up each.
 
@@ -144,6 +161,9 @@ class Policy:
     dpu: Mapping[str, CodeRule] = field(default_factory=dict)
     durations: Mapping[int, DurationRule] = field(default_factory=dict)
     frequencies: Mapping[int, FrequencyRule] = field(default_factory=dict)
+    relations: tuple[RelationRule, ...] = ()
+    relation_timeouts: Mapping[str, Millis] = field(default_factory=dict)
+    """How long a relation fault waits for a trigger, by code; without one not at all."""
     public_resources: frozenset[str] = frozenset()
     unknown_held_level: str = "NotHandleFault"
     """Level shown for an unknown chip code that is held: NotHandleFault up to MindCluster's own SeparateNPU."""
@@ -239,6 +259,8 @@ def _digest(policy: Policy) -> str:
             (rule.code, rule.window_ms // SECOND, rule.times, rule.level, rule.release_ms // SECOND)
             for rule in policy.frequencies.values()
         ),
+        "relations": sorted((one.trigger, *sorted(one.relations), one.strategy) for one in policy.relations),
+        "relation_timeouts": sorted((code, span // SECOND) for code, span in policy.relation_timeouts.items()),
         "resources": sorted(policy.public_resources),
         "unknown_held_level": policy.unknown_held_level,
     }

@@ -74,6 +74,8 @@ def load_policy(files: Mapping[str, bytes]) -> Policy:
         dpu=_by_text(tables["dpu.yaml"]),
         durations=rules.durations,
         frequencies=rules.frequencies,
+        relations=rules.relations,
+        relation_timeouts=rules.relation_timeouts,
         public_resources=resources,
         unknown_held_level=rules.unknown_held_level,
     )

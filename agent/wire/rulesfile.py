@@ -9,8 +9,9 @@ from typing import Final
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from agent.domain.policy import DurationRule, FrequencyRule, chip_number
+from agent.domain.policy import DurationRule, FrequencyRule, RelationRule, chip_number
 from agent.domain.vocab import CHIP_LEVELS, MANUAL, NETWORK_CODES, SECOND, Millis
+from agent.wire.relationrules import RELATION, TIMEOUT, read_relations
 from agent.wire.yamlnodes import YamlFile, shown
 
 FAULT_TIMEOUT_S: Final = (0, 600)
@@ -29,7 +30,7 @@ RULE_LEVELS: Final = tuple(level for level in CHIP_LEVELS if level not in ("Norm
 """What a table or a duration rule may ask for. ManuallySeparateNPU is only ever the result of counting."""
 FREQUENCY_LEVELS: Final = (*RULE_LEVELS, MANUAL)
 
-RULES_KEYS: Final = ("version", "unknown_held_level", "FaultFrequency", "FaultDuration")
+RULES_KEYS: Final = ("version", "unknown_held_level", "FaultFrequency", "FaultDuration", RELATION, TIMEOUT)
 DURATION_KEYS: Final = ("EventId", "FaultTimeout", "RecoverTimeout", "FaultHandling")
 FREQUENCY_KEYS: Final = ("EventId", "TimeWindow", "Times", "FaultHandling")
 FREQUENCY_MAY: Final = (*FREQUENCY_KEYS, "ReleaseTimeWindow")
@@ -42,6 +43,8 @@ class Rules:
     unknown_held_level: str = "NotHandleFault"
     frequencies: dict[int, FrequencyRule] = field(default_factory=dict)
     durations: dict[int, DurationRule] = field(default_factory=dict)
+    relations: tuple[RelationRule, ...] = ()
+    relation_timeouts: dict[str, Millis] = field(default_factory=dict)
 
 
 def read_rules(file: YamlFile, top: Mapping[str, Node]) -> Rules:
@@ -54,6 +57,7 @@ def read_rules(file: YamlFile, top: Mapping[str, Node]) -> Rules:
         _frequency(file, item, rules.frequencies)
     for item in file.items(top["FaultDuration"], "FaultDuration") if "FaultDuration" in top else ():
         _duration(file, item, rules.durations)
+    rules.relations, rules.relation_timeouts = read_relations(file, top)
     return rules
 
 

@@ -34,6 +34,7 @@ _LOOK: Final = frozenset(
         Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
         Reason.SEPARATED,
+        Reason.RELATION_SEPARATE,
         Reason.RAIL_ADVISED,
         Reason.RAIL_REFUSED,
         Reason.NO_RANK,

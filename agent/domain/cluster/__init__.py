@@ -7,7 +7,7 @@ of others hold follows from the book; nothing is remembered in them.
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
-from agent.domain.cluster import placement, rails, recovery, software
+from agent.domain.cluster import placement, rails, recovery, relation, software
 from agent.domain.cluster.book import (
     ClusterBook,
     Draft,
@@ -47,9 +47,12 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
     job = book.jobs.job(job_id)
     before = book.ledger(job_id)
     draft = Draft(book, job_id, now, before, book.rails, book.cluster)
+    if job is not None:
+        relation.follow(draft, job)
     recovery.follow(draft, job)
     if job is not None:
         placement.follow(draft, job, zone)
+        relation.forget(draft, job)
         followed = draft.ledger.courses
         recovery.consider(draft, job)
         if draft.ledger.courses != followed:

@@ -13,6 +13,7 @@ from agent.domain.faultnodes import FaultNodeEntry
 from agent.domain.isolation import Isolation
 from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
+from agent.domain.policy import Policy
 from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Answer
@@ -84,9 +85,11 @@ class Verdict:
 class ClusterBook:
     """All that the coordinator knows."""
 
-    def __init__(self, cluster: str, limits: Limits) -> None:
+    def __init__(self, cluster: str, limits: Limits, policy: Policy | None = None) -> None:
         self.cluster_id = cluster
         self.limits = limits
+        self.policy = policy or Policy()
+        """Rules over several faults of a job; the levels of faults come with the reports."""
         self.jobs = JobBook()
         self.reports: dict[NodeName, NodeReport] = {}
         self.ledgers: dict[JobId, JobLedger] = {}

@@ -19,8 +19,9 @@ from agent.domain.vocab import NodeName, Plane, Reason
 _STRENGTH = {
     RescheduleReason.SUB_HEALTH_FAULT: 0,
     RescheduleReason.POD_FAILED: 1,
-    RescheduleReason.CARD_UNHEALTHY: 2,
-    RescheduleReason.NODE_UNHEALTHY: 3,
+    RescheduleReason.RELATION_FAULT_SEPARATE: 2,
+    RescheduleReason.CARD_UNHEALTHY: 3,
+    RescheduleReason.NODE_UNHEALTHY: 4,
 }
 """Of several reasons for one pod the strongest is told; a card outranks a failed pod and so costs no retry."""
 _UNWATCHED = (FaultScheduling.ABSENT, FaultScheduling.OFF, FaultScheduling.BAD)
@@ -108,6 +109,11 @@ def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[st
 def _reason(draft: Draft, job: Job, member: Member, pod: Pod | None) -> RescheduleReason | None:
     """Why this pod would have to be replaced, the strongest first (volcano rescheduling reschedule.go:1006)."""
     reasons = set(_fault_reasons(draft, job, member))
+    related = draft.ledger.related.get(member.uid)
+    if related is not None and related.separate:
+        reasons.add(RescheduleReason.RELATION_FAULT_SEPARATE)
+    elif related is not None and job.settings.sub_healthy_strategy != "ignore":
+        reasons.add(RescheduleReason.SUB_HEALTH_FAULT)
     failed = pod is not None and (pod.phase == "Failed" or any(pod.exit_codes))
     if failed and job.settings.fault_retry_times:
         reasons.add(RescheduleReason.POD_FAILED)

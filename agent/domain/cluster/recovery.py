@@ -18,7 +18,7 @@ from agent.domain.cluster.book import (
 from agent.domain.cluster.effective import JobFault, faults_of
 from agent.domain.cluster.kept import decidable, key_of
 from agent.domain.effects import node_status, switch_status
-from agent.domain.events import Occurrence, fault_ref
+from agent.domain.events import ActiveFault, Occurrence, fault_ref
 from agent.domain.jobs import FaultScheduling, Job
 from agent.domain.ledger import Course
 from agent.domain.reset import (
@@ -38,7 +38,7 @@ from agent.domain.reset import (
     start,
     step,
 )
-from agent.domain.vocab import JobId, Millis, Mode, NodeName, Plane, Reason
+from agent.domain.vocab import JobId, Millis, Mode, NodeName, OccurrenceId, Plane, Reason, Source
 
 _RUNNING = (Phase.UNRECOVERED, Phase.SETTLING)
 _IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
@@ -132,7 +132,7 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
 def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, cause: Cause) -> tuple[Reason, str]:
     book, now, limits = draft.book, draft.now, draft.book.limits
     node = occurrence.key.node
-    isolating = next(isolations(book, job, now), None)
+    isolating = next(isolations(draft, job), None)
     if isolating is not None:
         return Reason.ISOLATION_ONLY, f"the job already has {fault_ref(isolating.fault.key, isolating.fault.since)}"
     policy, devices = _affected(draft, job, node, occurrence, device)
@@ -204,8 +204,15 @@ def _device(
     )
 
 
-def isolations(book: ClusterBook, job: Job, now: Millis) -> Iterator[JobFault]:
-    """Active faults that take a device or a node of the job away from it: in place nothing can be recovered then."""
+def isolations(draft: Draft, job: Job) -> Iterator[JobFault]:
+    """Faults that take a device, a node or a pod of the job away from it: in place nothing can be recovered then."""
+    book, now = draft.book, draft.now
+    there = {pod.uid for pod in book.jobs.pods_of(job.id)}
+    for uid, related in draft.ledger.related.items():
+        if related.separate and uid in there:
+            key, id_ = related.key, OccurrenceId(related.occurrence)
+            source = Source.LINGQU if key.plane is Plane.SWITCH else Source.HCCN
+            yield JobFault(ActiveFault(key, related.since, "SeparateNPU", "relation", id_, source), None)
     for node in book.jobs.nodes_of(job.id):
         for found in faults_of(book, node, frozenset(book.jobs.devices_of(job.id, node)), job, now):
             fault = found.fault
@@ -248,7 +255,7 @@ _WORDS = {
 def _because(draft: Draft, job: Job | None, signal: Signal) -> str:
     """What moved a recovery, for people."""
     if signal is Signal.ISOLATION_FAULT and job is not None:
-        found = next(isolations(draft.book, job, draft.now), None)
+        found = next(isolations(draft, job), None)
         if found is not None:
             return f"isolating fault {fault_ref(found.fault.key, found.fault.since)}"
     return _WORDS.get(signal, str(signal))
@@ -293,7 +300,7 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
     if book.limits.reset_mode is not Mode.ACT:
         yield Signal.LEAVE_ACT
     if recovery.phase in _RUNNING:
-        if next(isolations(book, job, draft.now), None) is not None:
+        if next(isolations(draft, job), None) is not None:
             yield Signal.ISOLATION_FAULT
         if recovery.node in book.reports:  # otherwise nothing is known of the codes, which is not that they have gone
             yield Signal.CODES_BACK if codes_there(draft, job, recovery) else Signal.CODES_GONE
