@@ -77,6 +77,11 @@ def rules(rig: Rig) -> None:
     rig.fault("80C9800A", 300, device=0, node="n2", assertion="once")
     rig.fault("80C9800A", 310, device=1, node="n2", assertion="once")
     rig.fault("80C9800A", 400, assertion="once")
+    rig.fault("80C98000", 410, device=0, assertion="once")
+    rig.fault("80C98000", 420, device=0, assertion="once")
+    rig.fault("81078603", 430, device=1)
+    rig.fault("8C1F8609", 435, node="n2", device=2, assertion="once")
+    rig.fault("8C1F860B", 440, node="n2", device=2, assertion="once")
     rig.apply(manual_info("Ascend910-2"), 450)
     rig.apply(manual_info(), 500)
     rig.tick(600)
@@ -194,12 +199,23 @@ def test_the_story_of_the_rules_holds_what_it_is_meant_to_hold() -> None:
     whole = rig_of(demo_objects(), rules, Disk())
     run(whole, resume=False)
     reasons = Counter(str(one.reason) for one in whole.decisions)
-    wanted = ("QUIET", "DROPPED", "SOFTWARE_FAULT", "FAULT_COUNTED", "SEPARATED", "SEPARATION_RELEASED")
+    wanted = (
+        "QUIET",
+        "DROPPED",
+        "SOFTWARE_FAULT",
+        "FAULT_COUNTED",
+        "SEPARATED",
+        "SEPARATION_RELEASED",
+        "RELATION_SUB_HEALTH",
+        "RELATION_SEPARATE",
+    )
     assert {reason: reasons[reason] for reason in wanted} == {
         "QUIET": 2,
         "DROPPED": 1,
         "SOFTWARE_FAULT": 2,
-        "FAULT_COUNTED": 1,
-        "SEPARATED": 1,
+        "FAULT_COUNTED": 2,
+        "SEPARATED": 2,
         "SEPARATION_RELEASED": 1,
+        "RELATION_SUB_HEALTH": 1,
+        "RELATION_SEPARATE": 1,
     }

@@ -224,6 +224,8 @@ class Draft:
     marks: dict[str, Done] = field(default_factory=dict)
     plans: list[RailPlan] = field(default_factory=list)
     wake: list[Millis] = field(default_factory=list)
+    known: "list[tuple[Occurrence, int | None]] | None" = None
+    """The job's occurrences once they were gathered; deciding does not change them."""
 
     def is_done(self, key: str) -> bool:
         """Whether an occurrence was decided before, or in this draft."""

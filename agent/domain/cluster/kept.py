@@ -55,8 +55,10 @@ def decidable(draft: Draft, job: Job) -> Iterator[tuple[Occurrence, int | None, 
 
 def known_occurrences(draft: Draft) -> list[tuple[Occurrence, int | None]]:
     """Recent occurrences of the job, and those that were kept back for longer than a report repeats them."""
-    recent = list(occurrences_of(draft.book, draft.job))
-    return [*recent, *_beyond(draft, recent)]
+    if draft.known is None:
+        recent = list(occurrences_of(draft.book, draft.job))
+        draft.known = [*recent, *_beyond(draft, recent)]
+    return draft.known
 
 
 def is_kept(draft: Draft, job: Job, occurrence: Occurrence, device: int | None) -> bool:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause_of, occurrences_of, was_over
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Link, Occurrence, fault_ref
@@ -218,7 +218,7 @@ def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
 
 def delegate_hccs(draft: Draft, job: Job) -> None:
     """Faults of the super-pod switches lie on the HCCS plane: told once that the switches answer them, not a borrow."""
-    for occurrence, device in occurrences_of(draft.book, draft.job):
+    for occurrence, device in known_occurrences(draft):
         key = f"hccs~{occurrence.id}"
         if device is not None or occurrence.key.plane is not Plane.SWITCH or draft.is_done(key):
             continue

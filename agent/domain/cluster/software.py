@@ -31,6 +31,9 @@ def count(draft: Draft, job: Job) -> None:
     if policy is None or not policy.enabled:
         return
     faults = list(_faults(draft))
+    of_code: dict[tuple[Plane, str], list[tuple[Occurrence, int]]] = {}
+    for one in faults:
+        of_code.setdefault((one[0].key.plane, one[0].key.code), []).append(one)
     for occurrence, device in faults:
         key = f"count~{key_of(occurrence, device)}"
         known = draft.ledger.done.get(key)
@@ -46,7 +49,8 @@ def count(draft: Draft, job: Job) -> None:
             continue
         if is_kept(draft, job, occurrence, device):
             continue  # whoever decides it has noted when to look again
-        like = next((one for one in faults if _alike(occurrence, device, *one)), None)
+        same = of_code[occurrence.key.plane, occurrence.key.code]
+        like = next((one for one in same if _alike(occurrence, device, *one)), None)
         if like is not None:
             other, place = like
             gap = abs(other.begin - occurrence.begin) / SECOND
@@ -77,12 +81,8 @@ def _is_old(draft: Draft, occurrence: Occurrence, device: int) -> bool:
 
 
 def _alike(one: Occurrence, device: int, other: Occurrence, place: int) -> bool:
-    return (
-        one.key.code == other.key.code
-        and one.key.plane is other.key.plane
-        and (one.key.node, device) != (other.key.node, place)
-        and abs(one.begin - other.begin) <= SPAN
-    )
+    """Whether two faults of one code lie on different devices and began at nearly the same time."""
+    return (one.key.node, device) != (other.key.node, place) and abs(one.begin - other.begin) <= SPAN
 
 
 def _count(draft: Draft, job: Job, occurrence: Occurrence, device: int, policy: Isolation, told: bool) -> None:
