@@ -5,7 +5,6 @@ The one rule: decide, then write the ledgers, then the documents; a document is 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -22,7 +21,6 @@ from agent.domain.ledger import last_decided
 from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
-from agent.wire.documents import decode_fault_nodes, decode_reschedule, decode_retry_times
 from agent.wire.resetfile import RESET_JSON, decode_reset
 
 NO_JOB = JobId("")
@@ -92,17 +90,8 @@ class Coordinator:
         vcjob = await self._read(self._wishes.vcjob_namespace, docs.VCJOB_NAME)
         if vcjob is not None:
             self._press.look_for_volcano(vcjob)
-            with suppress(BadDocument):
-                entries = decode_fault_nodes(vcjob.data.get(docs.FAULT_NODE, ""))
-                self.book.entries.update({entry.node: entry for entry in entries})
-            with suppress(BadDocument):
-                for job, left in decode_retry_times(vcjob.data.get(docs.RETRY_TIMES, "")).items():
-                    self.book.known_retries[JobId(job)] = (left.uid, left.times)
         records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
-        if records is not None:
-            with suppress(BadDocument):
-                for job, known in decode_reschedule(records.data.get(docs.RECORDS, "")).items():
-                    self.book.known_records[JobId(job)] = known.total
+        docs.inherit(self.book, vcjob, records)
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
         for job in self._ledgers.plans:

@@ -4,6 +4,7 @@ The one rule: a live object that cannot be read is left alone, and of a shared v
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from agent.app.publisher import Rendered
@@ -18,6 +19,7 @@ from agent.errors import BadDocument
 from agent.ports import ConfigMap
 from agent.wire.budget import RECORDS_LIMIT, budget_beside, trim_fault_nodes, trim_records
 from agent.wire.documents import (
+    decode_fault_nodes,
     decode_reschedule,
     decode_retry_times,
     encode_fault_nodes,
@@ -33,6 +35,20 @@ VCJOB_NAME = "vcjob-fault-npu-cm"
 RESCHEDULE_NAME = "job-reschedule-reason"
 RESET_LABELS = {"reset": "true"}
 """Device-plugin's informer sees a reset-config only with this label (ascendtolerance.go:127)."""
+
+
+def inherit(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
+    """Take into the book what the shared documents hold at the start; one that cannot be read is told when written."""
+    if vcjob is not None:
+        with suppress(BadDocument):
+            book.entries.update({entry.node: entry for entry in decode_fault_nodes(vcjob.data.get(FAULT_NODE, ""))})
+        with suppress(BadDocument):
+            for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, "")).items():
+                book.known_retries[JobId(job)] = (left.uid, left.times)
+    if records is not None:
+        with suppress(BadDocument):
+            for job, known in decode_reschedule(records.data.get(RECORDS, "")).items():
+                book.known_records[JobId(job)] = known.total
 
 
 def foreign_writers(live: ConfigMap | None, ours: str) -> tuple[str, ...]:

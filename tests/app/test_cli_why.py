@@ -272,3 +272,22 @@ def test_what_is_kept_back_is_shown_with_its_release_time(call: Command, files: 
         f"  active   n1/chip/2/80C98009@{T0}  RestartRequest",
         "           kept back until 2026-01-01 00:00:05.000Z by UCE accompany, 5 s",
     ]
+
+
+def test_what_is_separated_and_related_is_shown(call: Command, files: Path) -> None:
+    lines = [
+        fault_line("81078603", T0, 1, devices=(3,), resource="hccn"),
+        fault_line("8C1F860B", T0 + 1000, 2, assertion="once"),
+        fault_line("80BB8003", T0 + 2000, 3, devices=(1,), assertion="once"),
+        fault_line("80BB8003", T0 + 102_000, 4, devices=(1,), assertion="once"),
+        fault_line("80BB8003", T0 + 202_000, 5, devices=(1,), assertion="once"),
+        {"tick": T0 + 240_000},
+    ]
+    write_lines(files / "events.jsonl", lines)
+    call.replay(files)
+    _, out, _ = call("why", "job", "demo", "--out", files / "out")
+    told = out.partition("\nNow:\n")[2].splitlines()
+    assert told[-2:] == [
+        "  separated  n1 device 1 for 80BB8003 since 2026-01-01 00:03:22.000Z",
+        f"  related  {DEMO_JOB}  pod uid-demo-0: Separate by n1/network/3/81078603 since 2026-01-01 00:00:01.000Z",
+    ]

@@ -13,11 +13,12 @@ import orjson
 
 from agent.adapters.folderlock import FolderLock
 from agent.app.bootstrap.common import AUDIT, LETTERS, STATE
+from agent.app.ledgers import CLUSTER_NAME
 from agent.domain.events import ActiveFault, DurationTimer, FrequencyCounter
-from agent.domain.ledger import Course, Kept
-from agent.domain.vocab import JobId
+from agent.domain.ledger import Course, Kept, Related, Separation
+from agent.domain.vocab import JobId, NodeName
 from agent.errors import BadDocument, BadReport, BadUsage, CannotRun
-from agent.wire.ledgerfile import LEDGER_KEY, decode_job_ledger
+from agent.wire.ledgerfile import LEDGER_KEY, decode_cluster_ledger, decode_job_ledger
 from agent.wire.report import decode as decode_report
 
 LOCK: Final = "lock"
@@ -110,6 +111,9 @@ class Standing:
     """Recoveries under way by job; none are kept in observe mode."""
     kept: Mapping[str, Kept] = field(default_factory=dict)
     """What a quiet rule keeps back from a job, by occurrence."""
+    related: Mapping[JobId, Mapping[str, Related]] = field(default_factory=dict)
+    """Pods that a relation rule made faulty, by job and UID."""
+    separations: Mapping[NodeName, tuple[Separation, ...]] = field(default_factory=dict)
 
 
 def read_standing(out: Path) -> Standing:
@@ -129,6 +133,7 @@ def read_standing(out: Path) -> Standing:
         counters.update({str(counter.key): counter for counter in report.counters})
     courses: dict[JobId, tuple[Course, ...]] = {}
     kept: dict[str, Kept] = {}
+    related: dict[JobId, Mapping[str, Related]] = {}
     for path in sorted(out.glob("*/fault-agent-job-*.json")):
         try:
             text = str(orjson.loads(path.read_bytes())["data"][LEDGER_KEY])
@@ -138,4 +143,16 @@ def read_standing(out: Path) -> Standing:
             continue
         courses[ledger.job] = ledger.courses
         kept.update({key.partition("~")[0]: one for key, one in ledger.quiet.items()})
-    return Standing(frozenset(nodes), active, timers, counters, courses, kept)
+        related[ledger.job] = ledger.related
+    return Standing(frozenset(nodes), active, timers, counters, courses, kept, related, _separations(out))
+
+
+def _separations(out: Path) -> Mapping[NodeName, tuple[Separation, ...]]:
+    """Devices separated by hand, as the cluster's ledger in the folder has them."""
+    for path in sorted(out.glob(f"*/{CLUSTER_NAME}.json")):
+        try:
+            text = str(orjson.loads(path.read_bytes())["data"][LEDGER_KEY])
+            return decode_cluster_ledger(text, str(orjson.loads(text)["cluster"]), str(path)).separations
+        except (BadDocument, OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            continue
+    return {}

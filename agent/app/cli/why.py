@@ -210,9 +210,21 @@ def _now(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
                 f"  pending  {job}  recovery {one.id} by {one.policy}: {one.phase}"
                 f"{f' until {utc_time(until)}' if until is not None else ''}"
             )
+    yield from _kept_apart(lines, standing)
     if not refs:
         nodes = sorted({identity.partition("/")[0] for identity in standing.active})
         yield "  none of these decisions names a fault"
         if nodes:
             named = ", ".join(nodes[:FEW]) + (" …" if len(nodes) > FEW else "")
             yield f"  active   {len(standing.active)} in all, on {named}; ask why node NODE"
+
+
+def _kept_apart(lines: Sequence[AuditLine], standing: Standing) -> Iterator[str]:
+    """Devices separated by hand on the nodes told of, and pods of the jobs that a relation rule made faulty."""
+    for node in dict.fromkeys(line.decision.node for line in lines if line.decision.node):
+        for one in standing.separations.get(node, ()):
+            yield f"  separated  {node} device {one.device} for {one.code} since {utc_time(one.since)}"
+    for job in dict.fromkeys(line.decision.job for line in lines if line.decision.job):
+        for uid, related in standing.related.get(job, {}).items():
+            word = "Separate" if related.separate else "SubHealth"
+            yield f"  related  {job}  pod {uid}: {word} by {related.key} since {utc_time(related.since)}"
