@@ -16,21 +16,33 @@ from pathlib import Path
 from typing import Any
 
 from agent.domain.policy import CODE_SHAPES
-from agent.wire.policyfile import (
+from agent.wire.policyfile import META_KEYS, RULES, TABLES, VERSION
+from agent.wire.relationrules import (
+    FAULT_TYPES,
+    RELATION,
+    RELATION_KEYS,
+    STRATEGIES,
+    TIMEOUT,
+    TIMEOUT_KEYS,
+    TIMEOUT_S,
+)
+from agent.wire.rulesfile import (
     DURATION_KEYS,
     FAULT_TIMEOUT_S,
-    META_KEYS,
+    FREQUENCY_KEYS,
+    FREQUENCY_LEVELS,
     RECOVER_TIMEOUT_S,
+    RELEASE_TIME_WINDOW_S,
     RULE_LEVELS,
-    RULES,
-    TABLES,
-    VERSION,
+    TIME_WINDOW_S,
+    TIMES,
 )
 
 HERE = Path(__file__).resolve().parent
 FACTS = HERE / "facts"
 SCHEMA = HERE.parent / "schemas" / "policy.schema.json"
 CHIP_SOURCE = "component/ascend-device-plugin/build/faultCode.json"
+CODES_A_LINE = 8
 RESOURCES = ("CCAE", "fd-online", "pingmesh", "Netmind", "dpcStorage", "dtfsStorage")
 
 HOW_TO = """\
@@ -131,11 +143,27 @@ def table_file(name: str, rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def code_list(codes: Sequence[str]) -> Iterable[str]:
+    """A rule's codes, eight a line when they do not fit in one."""
+    if len(codes) <= CODES_A_LINE:
+        return [f"  - EventId: [{', '.join(map(quoted, codes))}]"]
+    lines = [codes[at : at + CODES_A_LINE] for at in range(0, len(codes), CODES_A_LINE)]
+    return ["  - EventId:", "      [", *(f"        {', '.join(map(quoted, line))}," for line in lines), "      ]"]
+
+
+def rule_lines(kind: str, fields: Mapping[str, str]) -> Iterable[str]:
+    """The rules of one kind; `fields`: key in the file to column of the facts, an empty one is left out."""
+    rows = [row for row in facts("custom_frequency_duration") if row["rule_type"] == kind]
+    for number in dict.fromkeys(row["rule_no"] for row in rows):
+        same = [row for row in rows if row["rule_no"] == number]
+        yield from code_list([row["event_id"] for row in same])
+        yield from (f"    {key}: {same[0][column]}" for key, column in fields.items() if same[0][column])
+
+
 def rules_file() -> str:
     """The text of the rules file."""
     head = f"""\
 # Rules beside the tables, with the keys of the device plugin's faultCustomization.json.
-# Frequency and relation rules are not evaluated by this version; a key for them is refused, not ignored.
 {HOW_TO}
 version: {VERSION}
 
@@ -143,20 +171,58 @@ version: {VERSION}
 # held: it alarms and waits for a person. NotHandleFault is the mildest; MindCluster itself says SeparateNPU.
 unknown_held_level: NotHandleFault
 
+# A code that occurs Times times (1 to 100) on one device within TimeWindow seconds (60 to 864000) gets the level
+# FaultHandling there, until its last recover is more than ReleaseTimeWindow seconds (60 to 4294967295) ago. Without
+# ReleaseTimeWindow a person has to end it, which only ManuallySeparateNPU allows. Of a code that also has a duration
+# rule only those faults count that lasted longer than its FaultTimeout.
+FaultFrequency:
+"""
+    frequencies = rule_lines(
+        "FaultFrequency",
+        {
+            "TimeWindow": "time_window_s",
+            "Times": "times",
+            "ReleaseTimeWindow": "release_time_window_s",
+            "FaultHandling": "fault_handling",
+        },
+    )
+    between = """
 # A code gets the level FaultHandling once it has been down for more than FaultTimeout seconds (0 to 600), and loses it
 # once it has been up again for more than RecoverTimeout seconds (0 to 86400).
 FaultDuration:
 """
-    lines = []
-    for row in facts("custom_frequency_duration"):
-        if row["rule_type"] == "FaultDuration":
-            lines += [
-                f"  - EventId: [{quoted(row['event_id'])}]",
-                f"    FaultTimeout: {row['fault_timeout_s']}",
-                f"    RecoverTimeout: {row['recover_timeout_s']}",
-                f"    FaultHandling: {row['fault_handling']}",
-            ]
-    return head + "\n".join(lines) + "\n"
+    durations = rule_lines(
+        "FaultDuration",
+        {
+            "FaultTimeout": "fault_timeout_s",
+            "RecoverTimeout": "recover_timeout_s",
+            "FaultHandling": "fault_handling",
+        },
+    )
+    texts = (head, *frequencies), (between, *durations), relation_lines()
+    return "".join(f"{first}{chr(10).join(lines)}\n" for first, *lines in texts)
+
+
+def relation_lines() -> Iterable[str]:
+    """The relation rules and their time-outs, after a head; each code waits as long as its own rows say."""
+    yield """
+# Keys of ClusterD's relationFaultCustomization.json. When TriggerFault and all RelationFaults are in one job in their
+# time, the pods on the relation faults get FaultStrategy, Separate or SubHealth.
+FaultRelation:
+"""
+    rows = facts("relation_faults")
+    for row in rows:
+        yield f"  - TriggerFault: {quoted(row['trigger_fault'])}"
+        yield f"    RelationFaults: [{quoted(row['relation_fault'])}]"
+        yield f"    FaultStrategy: {row['strategy']}"
+    yield """
+# Keys of ClusterD's faultDuration.json: for how many seconds (0 to 86400) a relation fault waits for its trigger.
+FaultRelationTimeout:"""
+    waits = {row["relation_fault"]: (row["relation_fault_type"], row["relation_timeout_s"]) for row in rows}
+    for code, (kind, seconds) in waits.items():
+        yield f"  - FaultCode: {quoted(code)}"
+        yield f"    FaultType: {kind}"
+        yield f"    TimeOutInterval: {seconds}"
 
 
 def closed(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
@@ -184,14 +250,43 @@ def schema() -> dict[str, Any]:
         if name == "public.yaml":
             properties["resources"] = {"type": "array", "items": text, "uniqueItems": True}
         definitions[name] = closed(properties, ["version", "levels"])
-    seconds = {
+    whole = {
         key: {"type": "integer", "minimum": low, "maximum": high}
-        for key, (low, high) in (("FaultTimeout", FAULT_TIMEOUT_S), ("RecoverTimeout", RECOVER_TIMEOUT_S))
+        for key, (low, high) in (
+            ("FaultTimeout", FAULT_TIMEOUT_S),
+            ("RecoverTimeout", RECOVER_TIMEOUT_S),
+            ("TimeWindow", TIME_WINDOW_S),
+            ("Times", TIMES),
+        )
     }
+    low, high = RELEASE_TIME_WINDOW_S
+    release = {"anyOf": [{"const": 0}, {"type": "integer", "minimum": low, "maximum": high}]}
     level = {"enum": list(RULE_LEVELS)}
     event_id = {"type": "array", "items": chip_code, "minItems": 1, "uniqueItems": True}
-    rule = closed({"EventId": event_id, **seconds, "FaultHandling": level}, DURATION_KEYS)
-    rules = {"version": version, "unknown_held_level": level, "FaultDuration": {"type": "array", "items": rule}}
+    duration = {"EventId": event_id, **{key: whole[key] for key in DURATION_KEYS[1:3]}, "FaultHandling": level}
+    frequency = {
+        "EventId": event_id,
+        **{key: whole[key] for key in FREQUENCY_KEYS[1:3]},
+        "ReleaseTimeWindow": release,
+        "FaultHandling": {"enum": list(FREQUENCY_LEVELS)},
+    }
+    any_code = {"anyOf": [chip_code, {"type": "string", "pattern": "^\\[.{1,48}\\]$"}]}
+    relation = {
+        "TriggerFault": chip_code,
+        "RelationFaults": {"type": "array", "items": any_code, "minItems": 1},
+        "FaultStrategy": {"enum": list(STRATEGIES)},
+    }
+    low, high = TIMEOUT_S
+    seconds = {"type": "integer", "minimum": low, "maximum": high}
+    wait = {"FaultCode": any_code, "FaultType": {"enum": list(FAULT_TYPES)}, "TimeOutInterval": seconds}
+    rules = {
+        "version": version,
+        "unknown_held_level": level,
+        "FaultFrequency": {"type": "array", "items": closed(frequency, FREQUENCY_KEYS)},
+        "FaultDuration": {"type": "array", "items": closed(duration, DURATION_KEYS)},
+        RELATION: {"type": "array", "items": closed(relation, RELATION_KEYS)},
+        TIMEOUT: {"type": "array", "items": closed(wait, TIMEOUT_KEYS)},
+    }
     definitions[RULES] = closed(rules, ["version"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -199,7 +199,7 @@ class Rig:
         real = disk.store
         shadow = OverlayStore(MemoryDocumentStore(manager="fault-agent"), real)
         self.store = WatchedStore(real if mode is Mode.ACT else shadow)
-        self.book = ClusterBook(settings.cluster.id, limits_of(settings, mode))
+        self.book = ClusterBook(settings.cluster.id, limits_of(settings, mode), self.policy)
         self.world = World(self.book)
         solos: list[Solo] = []
         self.ledgers = Ledgers(self.store, settings.namespace)

@@ -17,6 +17,19 @@ class TinyRule:
 
 
 @dataclass(frozen=True, slots=True)
+class TinyCount:
+    code: str
+    window_ms: int
+    times: int
+    level: str
+    release_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"frequency:{self.code}"
+
+
+@dataclass(frozen=True, slots=True)
 class TinyPolicy:
     digest: str = "tiny"
     levels: Mapping[str, str] = field(
@@ -34,6 +47,7 @@ class TinyPolicy:
     rules: Mapping[str, TinyRule] = field(
         default_factory=lambda: {"81078603": TinyRule("81078603", 20_000, 60_000, "PreSeparateNPU")}
     )
+    counts: Mapping[str, TinyCount] = field(default_factory=dict)
     public_resources: frozenset[str] = frozenset({"CCAE", "pingmesh"})
 
     def plane_of(self, source: Source, code: str) -> Plane:
@@ -59,6 +73,9 @@ class TinyPolicy:
 
     def duration(self, code: str) -> TinyRule | None:
         return self.rules.get(code)
+
+    def frequency(self, code: str) -> TinyCount | None:
+        return self.counts.get(code)
 
     def worst(self, plane: Plane, levels: Iterable[str]) -> str:
         return max(levels, key=lambda level: LEVELS[plane][level])

@@ -7,9 +7,10 @@ from typing import Final
 
 from agent.app.slots import Slot
 from agent.domain.cluster import ClusterBook, Shared, Verdict
+from agent.domain.cluster.effective import separation_ref
 from agent.domain.events import Behind, fault_ref
 from agent.domain.ledger import JobLedger
-from agent.domain.vocab import JobId, NodeName, Reason
+from agent.domain.vocab import MANUAL, JobId, NodeName, Reason
 
 MOST: Final = 8
 """Causes that are told of one write; the reasons beside it tell the others."""
@@ -37,6 +38,7 @@ class Causes:
         report = book.reports.get(node)
         faults = report.active if report is not None else ()
         now = {fault_ref(fault.key, fault.since): fault.level for fault in faults if not fault.held}
+        now |= {separation_ref(node, one): MANUAL for one in book.cluster.separations.get(node, ())}
         before = self._active.get(node, {})
         if now:
             self._active[node] = now

@@ -18,7 +18,7 @@ from agent.app.slots import Slot, Slots
 from agent.app.trouble import defect
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
 from agent.domain.events import Decision, NodeReport, Scanned
-from agent.domain.ledger import last_decided
+from agent.domain.ledger import last_decided, moved
 from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
@@ -95,6 +95,7 @@ class Coordinator:
             self._press.look_for_volcano(vcjob)
         records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
         docs.take_over(self.book, vcjob, records)
+        docs.inherit(self.book, vcjob, records)
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
         for job in self._ledgers.plans:
@@ -106,13 +107,11 @@ class Coordinator:
             await self._ledgers.store(self.book)
         self._jobs.update(self.book.ledgers)
         self._inherited = self.book.entries.keys() - self.book.reports.keys()
-        self._nodes.update(self.book.reports, self.book.vanished, self._inherited)
-        jobs = self.book.jobs.jobs()
+        self._nodes.update(self.book.reports, self.book.vanished, self._inherited, self.book.cluster.separations)
+        self._nodes.update(self.book.cluster.listed)
+        jobs, ours = self.book.jobs.jobs(), self.book.limits.frameworks
         self._jobs.update(job.id for job in jobs)
-        limits = self.book.limits
-        self._looks.update(
-            job.id for job in jobs if job.settings.framework in limits.frameworks or job.settings.in_place == "on"
-        )
+        self._looks.update(job.id for job in jobs if job.settings.framework in ours or job.settings.in_place == "on")
 
     async def _read(self, namespace: str, name: str) -> ConfigMap | None:
         try:
@@ -184,9 +183,9 @@ class Coordinator:
         return max((last_decided(ledger) for ledger in self.book.ledgers.values()), default=Millis(0))
 
     def next_deadline(self) -> Millis | None:
-        """When the next recovery or rail question is due, or what was refused is tried again, or None."""
+        """When the next recovery, rail question or release is due, or what was refused is tried again, or None."""
         others = (at for at in (self._slots.next_at(), self._refused_again) if at is not None)
-        return min((*self.book.deadlines.values(), *others), default=None)
+        return min((*self.book.deadlines.values(), *self.book.wakes.values(), *others), default=None)
 
     # --- decide, persist, publish --------------------------------------------------------------------------------
 
@@ -196,6 +195,7 @@ class Coordinator:
         Raises Unavailable or Fenced with everything kept to be done again.
         """
         self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
+        self._nodes.update(node for node, at in self.book.wakes.items() if at <= now)
         self._slots.wake(now)
         await self._look(now)
         if self._refused_again is not None and self._refused_again <= now:
@@ -267,6 +267,7 @@ class Coordinator:
         """Every verdict, taken into the book and told; gives each job's trace, and under no name the first of all."""
         traces: dict[JobId, str] = {}
         for node in nodes:
+            self.book.wakes.pop(node, None)
             if not self._is_unknown(node):
                 try:
                     verdict = decide_node(self.book, node, now)
@@ -308,7 +309,10 @@ class Coordinator:
     def _take(self, verdict: Verdict, job: JobId, traces: dict[JobId, str]) -> None:
         """Evolve and tell; a span for each fault that was decided about, below the span of its own record."""
         self._causes.of_job(self.book, job, verdict)
+        before = self.book.cluster.separations
         evolve(self.book, verdict)
+        for node in moved(before, self.book.cluster.separations):
+            self.touched(self.book.jobs.jobs_on(node), (node,))
         reasons: dict[str, set[str]] = {}
         for decision in verdict.decisions:
             self._tell(decision)

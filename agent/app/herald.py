@@ -18,6 +18,9 @@ QUIET = frozenset(
         Reason.DUPLICATE_MESSAGE,
         Reason.LEVEL_NEEDS_NOTHING,
         Reason.RAIL_OBSERVING,
+        Reason.FAULT_COUNTED,
+        Reason.RELATION_IGNORED,
+        Reason.DROPPED,
         Reason.DISABLED,
     }
 )
@@ -29,6 +32,8 @@ WARNINGS = frozenset(
         Reason.RECOVERY_STARTED,
         Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
+        Reason.SEPARATED,
+        Reason.RELATION_SEPARATE,
         Reason.RAIL_REFUSED,
         Reason.RAIL_ADVISED,
         Reason.ISOLATION_ONLY,

@@ -156,6 +156,12 @@ class NodeSide:
             book = self._books[node]
             self._evolve(book, tick(book, now, self.policy), now, taken)
 
+    def adopt(self, policy: Policy, now: Millis, taken: Taken) -> None:
+        """Another policy from now on: everything active or counted is rated by it at once, on every node."""
+        self.policy = policy
+        for book in self._books.values():
+            self._evolve(book, tick(book, now, policy), now, taken)
+
     def next_deadline(self) -> Millis | None:
         """The earliest stream time at which a tick changes something, or None."""
         while self._due and self._planned.get(self._due[0][1]) != self._due[0][0]:
@@ -172,7 +178,10 @@ class NodeSide:
         self._wake(book.node)
 
     def _wake(self, node: NodeName) -> None:
-        at = next_deadline(self._books[node])
+        book = self._books[node]
+        at = next_deadline(book)
+        if book.policy not in ("", self.policy.digest):
+            at = book.clock  # what an earlier run rated is rated anew at once
         if at is None:
             self._planned.pop(node, None)
         elif self._planned.get(node) != at:

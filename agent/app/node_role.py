@@ -13,7 +13,7 @@ from typing import Protocol
 from agent.app.abreast import together
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.app.trouble import Trouble
-from agent.domain.events import Decision, NodeReport, Record
+from agent.domain.events import Decision, NodeReport, Record, UnknownCode
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
 from agent.ports import Control, DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
@@ -60,6 +60,7 @@ class Pulse:
     standing_by: bool = False
     last_report: Millis = Millis(0)
     reasons: dict[str, int] = field(default_factory=dict)
+    unknown: Sequence[UnknownCode] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +342,7 @@ class NodeRole:
             return
         with p.tracer.span("report", node=p.node, seq=report.seq):
             await p.reports.publish(encode_reports({p.node: report}))
-        self._version = (report.epoch, report.seq)
+        self._version, self.pulse.unknown = (report.epoch, report.seq), report.unknown
         self._pending.clear()
         self._sent_at = self.pulse.last_report = now
         self.pulse.reports += 1

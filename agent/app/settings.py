@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from agent.app.rulesettings import QuietSettings
 from agent.domain.vocab import SECOND, Mode
 from agent.errors import BadUsage
 
@@ -187,6 +188,7 @@ class Settings(_Model):
     """A time further ahead than this is taken as the receive time."""
     reset: ResetSettings = ResetSettings()
     rail: RailSettings = RailSettings()
+    quiet: QuietSettings = QuietSettings()
     kafka: KafkaSettings = KafkaSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     lease: LeaseSettings = LeaseSettings()

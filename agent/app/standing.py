@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
-from agent.domain.events import ActiveFault, DurationTimer, NodeReport, Record
-from agent.domain.ledger import ClusterLedger, JobLedger
+from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, NodeReport, Record
+from agent.domain.ledger import ClusterLedger, JobLedger, Kept
 from agent.domain.rail.reservations import RailLedger
-from agent.domain.vocab import JobId, Millis, NodeName
+from agent.domain.vocab import JobId, Millis, NodeName, Plane
 from agent.errors import BadDocument, BadReport
 from agent.ports import ConfigMap
 from agent.wire.audit import AuditLine
@@ -35,6 +35,11 @@ class Standing:
     active: Mapping[str, ActiveFault] = field(init=False)
     """By identity `node/plane/where/code`."""
     timers: Mapping[str, DurationTimer] = field(init=False)
+    counters: Mapping[str, FrequencyCounter] = field(init=False)
+    kept: Mapping[str, Kept] = field(init=False)
+    """What a quiet rule keeps back from a job, by occurrence."""
+    separated: Mapping[FaultKey, Millis] = field(init=False)
+    """Manual separations, by the fault that each was made for, and since when."""
 
     def __post_init__(self) -> None:
         reports = self.reports.values()
@@ -42,6 +47,17 @@ class Standing:
         timers = {str(timer.key): timer for report in reports for timer in report.timers}
         object.__setattr__(self, "active", active)
         object.__setattr__(self, "timers", timers)
+        counters = {str(one.key): one for report in reports for one in report.counters}
+        object.__setattr__(self, "counters", counters)
+        kept = {key.partition("~")[0]: one for ledger in self.ledgers.values() for key, one in ledger.quiet.items()}
+        object.__setattr__(self, "kept", kept)
+        by_hand = self.cluster.separations if self.cluster is not None else {}
+        separated = {
+            FaultKey(node, Plane.CHIP, str(one.device), one.code): one.since
+            for node, several in by_hand.items()
+            for one in several
+        }
+        object.__setattr__(self, "separated", separated)
 
     def is_active(self, ref: str) -> bool | None:
         """Whether the fault of a reference is there now; None: it is no reference, or nothing is known of its node."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.domain.cluster import ClusterBook
+from agent.domain.isolation import Isolation
 from agent.domain.jobs import Node, Pod, PodGroup, RankTableFacts, ServerFacts
 from agent.domain.jobs.book import Touched
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import NodeName
 from agent.errors import BadDocument
+from agent.wire import isolationfile
 from agent.wire.kubeobjects import RINGS_PREFIX, ConfigMapObject, OwnerJob, items_of, parse_object, rank_table_text
 from agent.wire.ranktablecheck import ambiguity
 from agent.wire.ranktablefile import parse_rank_table
@@ -40,6 +42,8 @@ class World:
     _serials: dict[str, str] = field(default_factory=dict)
     _known_findings: frozenset[str] | None = None
     """What could not be read at the first look."""
+    _judged: bool = False
+    """ClusterD's policy of manual separation has been read."""
     _complaints: dict[str, str] = field(default_factory=dict)
     """What the stream brought and could not be used, by what makes two of them the same, in order."""
 
@@ -64,10 +68,11 @@ class World:
         tables: dict[tuple[str, str], RankTableFacts | str] = {}
         self.book.tables.clear()
         self.book.node_d.clear()
+        moved = self._without({_key(item) for item in merged.values() if item is not None})
         for item in merged.values():
             found = self._parse(item, self.findings.append) if item is not None else None
             if isinstance(found, ConfigMapObject):
-                self._config_map(found, tables)
+                moved |= self._config_map(found, tables, self.findings.append)
             elif isinstance(found, Pod | PodGroup | Node):
                 kept.append(found)
         before = {node.name for node in self.book.jobs.nodes()}
@@ -75,7 +80,7 @@ class World:
         after = {node.name for node in self.book.jobs.nodes()}
         self.book.vanished = (self.book.vanished | (before - after)) - after
         self._serials = {node.name: node.serial for node in self.book.jobs.nodes() if node.serial}
-        return touched
+        return touched | Touched(frozenset(), moved)
 
     def _missing(self, findings: tuple[str, ...]) -> dict[_Key, Mapping[str, Any]]:
         """What was there at the last look and may only be unreadable now."""
@@ -112,7 +117,7 @@ class World:
                     touched |= self.book.jobs.apply_node(found)
                 case ConfigMapObject():
                     tables: dict[tuple[str, str], RankTableFacts | str] = {}
-                    nodes = self._config_map(found, tables)
+                    nodes = self._config_map(found, tables, self.complain)
                     touched |= Touched(frozenset(), nodes)
                     for (namespace, job), facts in tables.items():
                         known = facts if isinstance(facts, RankTableFacts) else None
@@ -186,8 +191,13 @@ class World:
             return None
 
     def _config_map(
-        self, found: ConfigMapObject, tables: dict[tuple[str, str], RankTableFacts | str]
+        self,
+        found: ConfigMapObject,
+        tables: dict[tuple[str, str], RankTableFacts | str],
+        tell: Callable[[str], None],
     ) -> frozenset[NodeName]:
+        if found.namespace == isolationfile.NAMESPACE:
+            return self._separations(found, tell)
         if found.namespace == NODE_INFO_NAMESPACE and found.name.startswith(NODE_INFO):
             node = NodeName(found.name.removeprefix(NODE_INFO))
             self.book.node_d.add(node)
@@ -211,7 +221,50 @@ class World:
         tables[key] = facts_of(table)
         return frozenset()
 
+    def _separations(self, found: ConfigMapObject, tell: Callable[[str], None]) -> frozenset[NodeName]:
+        """ClusterD's policy of manual separation, or its list; a value that cannot be read changes nothing."""
+        book = self.book
+        if found.name == isolationfile.CONFIG:
+            try:
+                book.isolation = isolationfile.parse_isolation(found.data)
+                self._judged = True
+            except BadDocument as error:
+                tell(f"{error}; {'what was read before counts' if self._judged else 'nothing is counted until then'}")
+                book.isolation = book.isolation if self._judged else None
+            return frozenset((*book.cluster.separations, *book.cluster.counts))
+        if found.name != isolationfile.MANUAL_INFO:
+            return frozenset()
+        nodes = {NodeName(name) for name in found.data}
+        touched = frozenset({*nodes, *book.listed, *book.unlisted})
+        for node in {*book.listed, *book.unlisted} - nodes:
+            book.listed.pop(node, None)
+            book.unlisted.discard(node)
+        for node in nodes:
+            book.unlisted.discard(node)
+            try:
+                place = f"ConfigMap {found.namespace}/{found.name}: {node}"
+                book.listed[node] = isolationfile.parse_manual_info(found.data[node], place)
+            except BadDocument as error:
+                book.unlisted.add(node)
+                tell(str(error))
+        return touched
+
+    def _without(self, present: set[_Key]) -> frozenset[NodeName]:
+        """What it means that ClusterD's objects are not among those that are there."""
+        book, touched = self.book, frozenset[NodeName]()
+        if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.CONFIG) not in present and self._judged:
+            book.isolation, self._judged = Isolation(), False
+            touched |= frozenset(book.cluster.separations)
+        if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.MANUAL_INFO) not in present:
+            touched |= frozenset((*book.listed, *book.unlisted))
+            book.listed.clear()
+            book.unlisted.clear()
+        return touched
+
     def _delete_config_map(self, namespace: str, name: str) -> Touched:
+        if namespace == isolationfile.NAMESPACE:
+            here = {("ConfigMap", namespace, one) for one in (isolationfile.CONFIG, isolationfile.MANUAL_INFO)}
+            return Touched(frozenset(), self._without(here - {("ConfigMap", namespace, name)}))
         if namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO):
             node = NodeName(name.removeprefix(NODE_INFO))
             self.book.node_d.discard(node)
@@ -235,8 +288,10 @@ def _key(item: Mapping[str, Any]) -> _Key:
 
 
 def keeps(item: Mapping[str, Any]) -> bool:
-    """Whether a ConfigMap is read as an object: rank tables, and NodeD's own."""
+    """Whether a ConfigMap is read as an object: rank tables, NodeD's own, and ClusterD's on manual separation."""
     _, namespace, name = _key(item)
+    if namespace == isolationfile.NAMESPACE and name in (isolationfile.CONFIG, isolationfile.MANUAL_INFO):
+        return True
     return name.startswith(RINGS_PREFIX) or (namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO))
 
 

@@ -55,6 +55,7 @@ TABLE: Final[Mapping[tuple[Phase, Signal], tuple[Phase, Effect]]] = {
 """Absent pairs are repeats (occur while down, recover while clean): they collapse into the first."""
 
 
+_RUNNING: Final = frozenset({Phase.DOWN.value, Phase.UP.value})
 _PHASES: Final[Mapping[str, Phase]] = {phase.value: phase for phase in Phase}
 
 
@@ -82,9 +83,14 @@ def in_force(timer: DurationTimer | None) -> bool:
     return timer is not None and timer.phase in (Phase.RAISED, Phase.UP)
 
 
+def running(timer: DurationTimer | None) -> bool:
+    """Whether the timer has a deadline that is still to come."""
+    return timer is not None and timer.phase in _RUNNING
+
+
 def overdue(timer: DurationTimer | None, at: Millis) -> bool:
     """Whether at `at` (event time, ms) the deadline has passed; strictly, as the original compares."""
-    return timer is not None and timer.phase in (Phase.DOWN, Phase.UP) and at > timer.due
+    return timer is not None and at > timer.due and running(timer)
 
 
 def moment(timer: DurationTimer, event: FaultEvent, now: Millis) -> Millis:

@@ -82,6 +82,10 @@ class FaultEvent:
     """The sender's clock was more than max_clock_skew ahead; `at` is the receive time instead."""
     trace: str = ""
     """W3C traceparent to continue, or empty."""
+    ports_down: int | None = None
+    """Of 81078607: how many ports of the device's bond are down; None when the sender does not tell."""
+    chips: int | None = None
+    """Of 81B18603: how many NPUs the node has; None when the sender does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,48 @@ class DurationTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class FrequencyCounter:
+    """What a frequency rule has counted of one identity, and what it did."""
+
+    key: FaultKey
+    phase: str
+    """`counting`; tripped: `held` (the fault is there), `clean` (it recovered); `released` (a manual trip, over)."""
+    times: tuple[Millis, ...] = ()
+    """Counted faults since the last trip, oldest first, at most as many as the rule's Times."""
+    due: Millis = Millis(0)
+    """`counting`: when the newest leaves the window; `clean`: when it is released, 0 never; `released`: when it was."""
+    level: str = ""
+    """The level it tripped to; ManuallySeparateNPU is held and ended by the coordinator."""
+    tripped: Millis = Millis(0)
+    last: Millis = Millis(0)
+    """Newest fault since the trip."""
+    recovered: Millis = Millis(0)
+    """The recover after it, 0 when there was none."""
+    trip: OccurrenceId = OccurrenceId("")
+    """The occurrence that a manual trip is; stays through later faults, another trip is another one."""
+    occurrence: OccurrenceId = OccurrenceId("")
+    """The newest fault's own occurrence."""
+    source: Source = Source.DCMI
+    severity: int | None = None
+    logic_id: int | None = None
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCode:
+    """A code that was seen and that no table knows, for the person who is to add it."""
+
+    plane: Plane
+    code: str
+    source: Source
+    severity: int | None
+    """The worst told, None when one came without."""
+    count: int
+    first: Millis
+    last: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A node's state and recent occurrences: the checkpoint of the node role and the input of the coordinator.
 
@@ -217,11 +263,14 @@ class NodeReport:
     totals: Mapping[str, int] = field(default_factory=dict)
     """Identity -> how many occurrences there were in all; a gap to `occurrences` is an alarm."""
     timers: tuple[DurationTimer, ...] = ()
+    counters: tuple[FrequencyCounter, ...] = ()
     recovered: Mapping[str, Millis] = field(default_factory=dict)
     """Identity -> time of its last recover, kept for max_event_age (public faults: time decides)."""
     ids: bytes = b""
     """Hashes of the last 1,024 message ids, 8 bytes each, oldest first."""
     links: Mapping[int, Link] = field(default_factory=dict)
+    unknown: tuple[UnknownCode, ...] = ()
+    """Codes that no table knows, the longest unseen first."""
     cut: tuple[str, ...] = ()
     """What was left out to stay within the size limit."""
 

@@ -7,7 +7,8 @@ changes nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.domain.events import Occurrence, Scanned
+from agent.domain.events import FaultKey, Occurrence, Scanned
+from agent.domain.isolation import Counts
 from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
 from agent.domain.reset import Recovery
@@ -59,6 +60,44 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """An occurrence that a quiet rule keeps back from the job."""
+
+    until: Millis | None
+    """Its last quiet moment; None: until the rule's cause is over."""
+    node: NodeName
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """A device that is separated by hand, as MindCluster calls it: until a person or its window releases it."""
+
+    device: int
+    code: str
+    since: Millis
+    """When it was last separated."""
+    occurrence: str = ""
+    trace: str = ""
+    trip: str = ""
+    """The trip of a node's frequency rule that it keeps; empty: it comes of counting here."""
+    due: Millis | None = None
+    """Of a trip whose fault has recovered: its release, as the node last told it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """What a relation rule has come to for a pod; a separation stays until the pod is replaced."""
+
+    key: FaultKey
+    """The relation fault."""
+    separate: bool
+    """Otherwise sub-healthy."""
+    since: Millis
+    occurrence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobLedger:
     """All that must survive of one job. ConfigMap fault-agent-job-<PodGroup>, one per job."""
 
@@ -78,6 +117,10 @@ class JobLedger:
     """Remaining pod-failed restarts, absolute; None: the job is not in remain-retry-times."""
     records: JobRecords | None = None
     """Our newest reschedule records and the total, absolute, what the document held before us included."""
+    quiet: Mapping[str, Kept] = field(default_factory=dict)
+    """Occurrences that are kept back and still to be decided, by the key of their mark."""
+    related: Mapping[str, Related] = field(default_factory=dict)
+    """By pod UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +138,23 @@ class ClusterLedger:
     heard: Mapping[int, Scanned] = field(default_factory=dict)
     """Partition -> how far the event stream was heard and nothing is left to be decided. The next leader begins there:
     a record without a key, or where no agent looks, is in no node's report."""
+    dropped: Mapping[str, NodeName] = field(default_factory=dict)
+    """Occurrences that are no faults of their own (UCE accompany), for as long as they are active."""
+    separations: Mapping[NodeName, tuple[Separation, ...]] = field(default_factory=dict)
+    """Devices separated by hand; the same after every restart."""
+    freed: Mapping[str, NodeName] = field(default_factory=dict)
+    """Trips that a person has released and the node still tells of."""
+    counts: Counts = field(default_factory=dict)
+    """Faults that count towards a manual separation."""
+    listed: Mapping[NodeName, tuple[int, ...]] = field(default_factory=dict)
+    """Devices that clusterd-manual-info-cm last listed: what goes from it a person has released."""
+
+
+def moved(
+    before: Mapping[NodeName, tuple[Separation, ...]], after: Mapping[NodeName, tuple[Separation, ...]]
+) -> set[NodeName]:
+    """Nodes whose separations are others than before."""
+    return {node for node in (*before, *after) if before.get(node) != after.get(node)} if after is not before else set()
 
 
 def place_of(occurrence: str) -> tuple[int, int, int] | None:

@@ -1,4 +1,4 @@
-"""The policy book: which level a code has, and for how long a fault must last to change it.
+"""The policy book: which level a code has, and how long or how often a fault must be to change it.
 
 The one rule: it only looks up. Files are read and checked in `agent.wire.policyfile`; a Policy is already right.
 Codes and levels are those of MindCluster's tables; chip codes are compared as integers, because events carry
@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from agent.domain.events import Rating
@@ -73,6 +74,7 @@ def well_formed(source: Source, code: str) -> bool:
     return CODE_SHAPES[source].pattern.fullmatch(code) is not None
 
 
+@lru_cache(maxsize=4096)
 def chip_number(code: str) -> int | None:
     """The integer that a chip or network code stands for; None when it is no hex code of at most 9 digits."""
     match = _CHIP_SHAPE.pattern.fullmatch(code)
@@ -109,6 +111,42 @@ class DurationRule:
 
 
 @dataclass(frozen=True, slots=True)
+class FrequencyRule:
+    """A code that trips once it has occurred `times` times on one device within `window_ms`, and then has `level` until
+    it has been clean for longer than `release_ms` (0: never; device-plugin fault_code.go:993-1031, 1229-1274).
+    """
+
+    code: str
+    window_ms: Millis
+    times: int
+    level: str
+    release_ms: Millis = Millis(0)
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The rule's name in ratings and explanations: `frequency:<code>`."""
+        return f"frequency:{self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRule:
+    """A trigger that, together with all relation codes in one job, gives `strategy` to the pods on the relation faults:
+    `Separate` or `SubHealth` (ClusterD relationFaultCustomization.json).
+    """
+
+    trigger: str
+    relations: tuple[str, ...]
+    strategy: str
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The rule's name in explanations: `relation:<trigger>`."""
+        return f"relation:{self.trigger}"
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All tables and rules in force, keyed for one look-up each.
 
@@ -122,6 +160,10 @@ class Policy:
     public: Mapping[str, CodeRule] = field(default_factory=dict)
     dpu: Mapping[str, CodeRule] = field(default_factory=dict)
     durations: Mapping[int, DurationRule] = field(default_factory=dict)
+    frequencies: Mapping[int, FrequencyRule] = field(default_factory=dict)
+    relations: tuple[RelationRule, ...] = ()
+    relation_timeouts: Mapping[str, Millis] = field(default_factory=dict)
+    """How long a relation fault waits for a trigger, by code; without one not at all."""
     public_resources: frozenset[str] = frozenset()
     unknown_held_level: str = "NotHandleFault"
     """Level shown for an unknown chip code that is held: NotHandleFault up to MindCluster's own SeparateNPU."""
@@ -184,6 +226,11 @@ class Policy:
         number = chip_number(code)
         return None if number is None else self.durations.get(number)
 
+    def frequency(self, code: str) -> FrequencyRule | None:
+        """The frequency rule of a chip or network code, if there is one."""
+        number = chip_number(code)
+        return None if number is None else self.frequencies.get(number)
+
     def worst(self, plane: Plane, levels: Iterable[str]) -> str:
         """The most severe of some levels of one plane (fault_code.go:1336-1358).
 
@@ -208,6 +255,12 @@ def _digest(policy: Policy) -> str:
             (rule.code, rule.fault_timeout_ms // SECOND, rule.recover_timeout_ms // SECOND, rule.level)
             for rule in policy.durations.values()
         ),
+        "frequencies": sorted(
+            (rule.code, rule.window_ms // SECOND, rule.times, rule.level, rule.release_ms // SECOND)
+            for rule in policy.frequencies.values()
+        ),
+        "relations": sorted((one.trigger, *sorted(one.relations), one.strategy) for one in policy.relations),
+        "relation_timeouts": sorted((code, span // SECOND) for code, span in policy.relation_timeouts.items()),
         "resources": sorted(policy.public_resources),
         "unknown_held_level": policy.unknown_held_level,
     }

@@ -94,6 +94,14 @@ deputy finds too. No message has so many events (100 faults × 1,000 influences 
 LINK_DOWN: Final = 0x81078603
 """RoCE link of a die is down (A2 and A3)."""
 
+MANUAL: Final = "ManuallySeparateNPU"
+"""Only ever the result of counting: a person, or the rule's own release window, ends it."""
+L2_LINK_DOWN: Final = "[0x08520003,na,L2,na]"
+"""A switch chip's port to an L2 switch is down (device-plugin device.go:171-225)."""
+L2_PORTS: Final = 16
+"""So many distinct ports of one switch chip down are of level L2_LEVEL."""
+L2_LEVEL: Final = "Separate"
+
 CHIP_LEVELS: Final[Mapping[str, int]] = {
     "NormalNPU": 0,
     "NotHandleFault": 1,
@@ -104,7 +112,7 @@ CHIP_LEVELS: Final[Mapping[str, int]] = {
     "RestartNPU": 6,
     "PreSeparateNPU": 7,
     "SeparateNPU": 8,
-    "ManuallySeparateNPU": 9,
+    MANUAL: 9,
 }
 """Severity order of chip, network and public levels (fault_code.go:1336, ClusterD fault_utils.go:502 agree)."""
 
@@ -171,6 +179,13 @@ class Reason(StrEnum):
     RECOVERY_JOINED = "RECOVERY_JOINED"
     FAULT_SHOWN = "FAULT_SHOWN"
     FAULT_CLEARED = "FAULT_CLEARED"
+    FAULT_COUNTED = "FAULT_COUNTED"
+    SOFTWARE_FAULT = "SOFTWARE_FAULT"
+    RELATION_SEPARATE = "RELATION_SEPARATE"
+    RELATION_SUB_HEALTH = "RELATION_SUB_HEALTH"
+    RELATION_IGNORED = "RELATION_IGNORED"
+    SEPARATED = "SEPARATED"
+    SEPARATION_RELEASED = "SEPARATION_RELEASED"
     RESCHEDULE_RECORDED = "RESCHEDULE_RECORDED"
     RAIL_ADVISED = "RAIL_ADVISED"
     RAIL_REFUSED = "RAIL_REFUSED"
@@ -182,6 +197,8 @@ class Reason(StrEnum):
     ISOLATION_ONLY = "ISOLATION_ONLY"
     IN_USE = "IN_USE"
     HELD = "HELD"
+    QUIET = "QUIET"
+    DROPPED = "DROPPED"
     PLANE_NEEDS_NO_RESET = "PLANE_NEEDS_NO_RESET"
     STALE = "STALE"
     TOO_OLD = "TOO_OLD"

@@ -22,6 +22,8 @@ PER_DEVICE: Final = frozenset({Source.DCMI, Source.HCCN, Source.DPU})
 _ASSERTIONS: Final = {assertion.value: assertion for assertion in Assertion}
 _SEVERITIES: Final = {str(severity): severity for severity in range(4)}
 _LOGIC_IDS: Final = {str(device): device for device in range(64)}
+_PORTS: Final = {str(ports): ports for ports in range(9)}
+_CHIPS: Final = {str(chips): chips for chips in range(1, 65)}
 _ESCAPES: Final = str.maketrans({mark: f"%{ord(mark):02X}" for mark in "/@.,:%"})
 """Parts of an identity are told apart by these marks; inside a part they are written as %XX."""
 
@@ -79,6 +81,10 @@ def expand(fault: Fault, number: int, ground: Ground) -> tuple[list[FaultEvent],
     if source is not _PUBLIC:
         severity = _known(location, "severity", _SEVERITIES, place)
         logic_id = _known(location, "logicId", _LOGIC_IDS, place)
+    ports_down = chips = None
+    if location and source in (Source.DCMI, Source.HCCN):
+        ports_down = _known(location, "portsDown", _PORTS, place)
+        chips = _known(location, "chipCount", _CHIPS, place)
     ours: dict[int, None] = {}
     named = False
     strangers: list[tuple[int, str]] = []
@@ -122,6 +128,8 @@ def expand(fault: Fault, number: int, ground: Ground) -> tuple[list[FaultEvent],
             logic_id,
             skewed,
             ground.trace,
+            ports_down,
+            chips,
         )
         for index, (where, devices) in enumerate(targets, first)
     ]
@@ -171,7 +179,7 @@ def _known(location: Mapping[str, str], name: str, values: Mapping[str, int], pl
     if text not in values:
         raise BadRecord(
             DeadReason.FIELD_INVALID,
-            f"{text[:60]!r} is not 0 to {len(values) - 1}",
+            f"{text[:60]!r} is not {min(values.values())} to {max(values.values())}",
             place=f"{place}.faultLocation.{name}",
         )
     return values[text]

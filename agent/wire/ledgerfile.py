@@ -52,14 +52,12 @@ def _pack(done: Mapping[str, Done]) -> dict[str, list[str]] | str:
     for key, mark in done.items():
         groups.setdefault(f"{mark.at} {mark.reason}", []).append(key)
     text = orjson.dumps(groups)
-    return groups if len(text) <= PLAIN_MARKS else base64.b64encode(zlib.compress(text, 6)).decode()
+    return groups if len(text) <= PLAIN_MARKS else _squeeze(text)
 
 
 def _unpack(packed: Any, place: str) -> dict[str, Done]:
     try:
-        groups = packed
-        if isinstance(packed, str):
-            groups = orjson.loads(zlib.decompressobj().decompress(base64.b64decode(packed), UNPACKED_LIMIT))
+        groups = _unsqueeze(packed) if isinstance(packed, str) else packed
         done: dict[str, Done] = {}
         for group, keys in groups.items():
             at, _, reason = group.partition(" ")
@@ -71,7 +69,11 @@ def _unpack(packed: Any, place: str) -> dict[str, Done]:
 
 def encode_cluster_ledger(ledger: ClusterLedger) -> str:
     """Text of the cluster's ledger."""
-    return _encode(_CLUSTER, ledger)
+    body: dict[str, Any] = {"schema": SCHEMA, **_CLUSTER.dump_python(ledger, mode="json")}
+    counts = orjson.dumps(body["counts"])
+    if len(counts) > PLAIN_MARKS:
+        body["counts"] = _squeeze(counts)
+    return orjson.dumps(body).decode()
 
 
 def decode_job_ledger(text: str, cluster: str, place: str) -> JobLedger:
@@ -84,9 +86,13 @@ def decode_cluster_ledger(text: str, cluster: str, place: str) -> ClusterLedger:
     return _decode(_CLUSTER, text, cluster, place)
 
 
-def _encode(adapter: TypeAdapter[_T], ledger: _T) -> str:
-    body: dict[str, Any] = {"schema": SCHEMA, **adapter.dump_python(ledger, mode="json")}
-    return orjson.dumps(body).decode()
+def _squeeze(text: bytes) -> str:
+    return base64.b64encode(zlib.compress(text, 6)).decode()
+
+
+def _unsqueeze(packed: str) -> Any:
+    """Raises ValueError, zlib.error."""
+    return orjson.loads(zlib.decompressobj().decompress(base64.b64decode(packed), UNPACKED_LIMIT))
 
 
 def _decode(adapter: TypeAdapter[_T], text: str, cluster: str, place: str) -> _T:
@@ -97,6 +103,11 @@ def _decode(adapter: TypeAdapter[_T], text: str, cluster: str, place: str) -> _T
     if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
         raise BadDocument(f"a ledger of schema {SCHEMA} is expected", place=place, hint=_HINT)
     done = _unpack(raw.pop("done", {}), place)
+    if isinstance(raw.get("counts"), str):
+        try:
+            raw["counts"] = _unsqueeze(raw["counts"])
+        except (ValueError, zlib.error) as error:
+            raise BadDocument(f"counts: {error}", place=place, hint=_HINT) from error
     try:
         ledger = adapter.validate_python(raw)
     except ValidationError as error:

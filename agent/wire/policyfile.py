@@ -5,41 +5,21 @@ guessed and no key is ignored.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from yaml.nodes import MappingNode, Node, SequenceNode
+from yaml.nodes import MappingNode, Node
 
-from agent.domain.policy import CODE_SHAPES, CodeRule, DurationRule, Policy, chip_number, well_formed
-from agent.domain.vocab import (
-    CHIP_LEVELS,
-    DPU_LEVELS,
-    NETWORK_CODES,
-    NODE_LEVELS,
-    SECOND,
-    SWITCH_LEVELS,
-    Millis,
-    Source,
-)
+from agent.domain.policy import CODE_SHAPES, CodeRule, Policy, well_formed
+from agent.domain.vocab import DPU_LEVELS, NETWORK_CODES, NODE_LEVELS, SWITCH_LEVELS, Source
+from agent.wire.rulesfile import NETWORK_LEVELS, RULE_LEVELS, RULES_KEYS, Rules, chip_code, read_rules
 from agent.wire.yamlnodes import Problem, YamlFile, bad_policy, is_empty, nearest, shown
 
 VERSION: Final = 1
 RULES: Final = "rules.yaml"
-FAULT_TIMEOUT_S: Final = (0, 600)
-RECOVER_TIMEOUT_S: Final = (0, 86_400)
-"""Ranges of device-plugin's faultCustomization.json (constants.go:636-676)."""
-
-NETWORK_LEVELS: Final = ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU")
-"""A network code cannot ask for a restart; device-plugin turns such a level into NotHandleFault (fault_code.go:702)."""
-
-RULE_LEVELS: Final = tuple(level for level in CHIP_LEVELS if level not in ("NormalNPU", "ManuallySeparateNPU"))
-"""What a table or a duration rule may ask for. ManuallySeparateNPU is only ever the result of counting."""
-
 META_KEYS: Final = ("meaning", "module")
 TABLE_KEYS: Final = ("version", "levels")
 PUBLIC_KEYS: Final = ("version", "resources", "levels")
-RULES_KEYS: Final = ("version", "unknown_held_level", "FaultDuration")
-DURATION_KEYS: Final = ("EventId", "FaultTimeout", "RecoverTimeout", "FaultHandling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +47,7 @@ def load_policy(files: Mapping[str, bytes]) -> Policy:
     """
     tables: dict[str, dict[int | str, CodeRule]] = {name: {} for name in TABLES}
     resources: frozenset[str] = frozenset()
-    rules = _Rules()
+    rules = Rules()
     problems: list[Problem] = []
     taken: set[str] = set()
     for path, data in files.items():
@@ -79,7 +59,7 @@ def load_policy(files: Mapping[str, bytes]) -> Policy:
             file.wrong(1, f"{name} is given twice")
         elif (root := file.compose(data)) is not None:
             if name == RULES:
-                rules = _rules(file, root)
+                rules = read_rules(file, _document(file, root, RULES_KEYS))
             else:
                 tables[name], more = _table(file, root, TABLES[name])
                 resources |= more
@@ -93,6 +73,9 @@ def load_policy(files: Mapping[str, bytes]) -> Policy:
         public=_by_text(tables["public.yaml"]),
         dpu=_by_text(tables["dpu.yaml"]),
         durations=rules.durations,
+        frequencies=rules.frequencies,
+        relations=rules.relations,
+        relation_timeouts=rules.relation_timeouts,
         public_resources=resources,
         unknown_held_level=rules.unknown_held_level,
     )
@@ -147,22 +130,11 @@ def _code(
 def _key(file: YamlFile, source: Source, text: str, node: Node) -> int | str | None:
     """What the table is keyed by; None after a mistake."""
     if source is Source.DCMI:
-        return _number(file, text, node)
+        return chip_code(file, text, node)
     if not well_formed(source, text):
         file.wrong(node, f"{shown(text)} is no code of this table: {CODE_SHAPES[source].expected}")
         return None
     return text.upper() if source is Source.IPMI else text
-
-
-def _number(file: YamlFile, text: str, node: Node) -> int | None:
-    """A chip code as integer; None after a mistake. Bare, because the table's spelling is the one that is shown."""
-    number = chip_number(text)
-    if number is None:
-        file.wrong(node, f"{shown(text)} is no chip code: 1 to 9 hex digits")
-    elif text[:2] in ("0x", "0X"):
-        file.wrong(node, f"write {shown(text)} without 0x, as the tables do")
-        return None
-    return number
 
 
 def _resources(file: YamlFile, node: Node) -> frozenset[str]:
@@ -177,50 +149,6 @@ def _resources(file: YamlFile, node: Node) -> frozenset[str]:
             file.wrong(item, f"{shown(name)} is a device source and cannot be a public resource")
         found.add(name)
     return frozenset(found)
-
-
-@dataclass(slots=True)
-class _Rules:
-    unknown_held_level: str = "NotHandleFault"
-    durations: dict[int, DurationRule] = field(default_factory=dict)
-
-
-def _rules(file: YamlFile, root: Node) -> _Rules:
-    rules = _Rules()
-    top = _document(file, root, RULES_KEYS)
-    if "unknown_held_level" in top:
-        level = file.level(top["unknown_held_level"], "unknown_held_level", RULE_LEVELS)
-        rules.unknown_held_level = level or rules.unknown_held_level
-    for item in file.items(top["FaultDuration"], "FaultDuration") if "FaultDuration" in top else ():
-        _duration(file, item, rules.durations)
-    return rules
-
-
-def _duration(file: YamlFile, item: Node, durations: dict[int, DurationRule]) -> None:
-    given = {key: value for key, _, value in file.pairs(item, "a duration rule", DURATION_KEYS)}
-    for key in DURATION_KEYS:
-        if isinstance(item, MappingNode) and key not in given:
-            file.wrong(item, f"the duration rule has no {key}")
-    if len(given) < len(DURATION_KEYS):
-        return
-    fault = file.number(given["FaultTimeout"], "FaultTimeout (seconds)", *FAULT_TIMEOUT_S)
-    recover = file.number(given["RecoverTimeout"], "RecoverTimeout (seconds)", *RECOVER_TIMEOUT_S)
-    level = file.level(given["FaultHandling"], "FaultHandling", RULE_LEVELS)
-    codes = list(file.items(given["EventId"], "EventId"))
-    if isinstance(given["EventId"], SequenceNode) and not codes:
-        file.wrong(given["EventId"], "EventId lists no code")
-    for node in codes:
-        text = file.text(node, "a code")
-        number = _number(file, text, node) if text is not None else None
-        if text is None or number is None:
-            continue
-        if number in durations:
-            file.wrong(node, f"{shown(text)} already has a duration rule, {durations[number].place}")
-        elif level in RULE_LEVELS and number in NETWORK_CODES and level not in NETWORK_LEVELS:
-            file.wrong(node, f"{shown(text)} is a network code and cannot become {level}")
-        elif fault is not None and recover is not None and level is not None:
-            timeouts = Millis(fault * SECOND), Millis(recover * SECOND)
-            durations[number] = DurationRule(text.upper(), *timeouts, level, file.place(node))
 
 
 def _document(file: YamlFile, root: Node, keys: Sequence[str], required: str = "") -> dict[str, Node]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from agent.domain.events import ActiveFault, FaultKey, NodeReport, Occurrence
+from agent.domain.events import ActiveFault, FaultKey, FrequencyCounter, NodeReport, Occurrence
 from agent.domain.vocab import LEVELS
 from agent.errors import BadReport
 
@@ -27,6 +27,7 @@ _OPTIONS: Final = orjson.OPT_NON_STR_KEYS
 LARGEST: Final = 2**53
 """No time in ms and no count comes near it, and sums of two still fit in 64 bits."""
 _PHASES: Final = frozenset({"down", "raised", "up"})
+_COUNTS: Final = frozenset({"counting", "held", "clean", "released"})
 
 
 def encode(report: NodeReport) -> bytes:
@@ -75,11 +76,13 @@ def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
 
     1. `occurrences`: the oldest beyond the newest of each identity
     2. `totals` of identities neither active nor among the occurrences, the longest quiet first
-    3. `ids`: the older half of the message ids, again and again
-    4. `recovered`, oldest first
-    5. `occurrences` that are left, oldest first
-    6. `timers`, in their order
-    7. `active`: the mildest first, of equal ones the youngest
+    3. `unknown`, the longest unseen first
+    4. `ids`: the older half of the message ids, again and again
+    5. `recovered`, oldest first
+    6. `occurrences` that are left, oldest first
+    7. `counters`: the ones that have not tripped first, then the released ones, each the longest quiet first
+    8. `timers`, in their order
+    9. `active`: the mildest first, of equal ones the youngest
     """
     bare, hopeless = _without_hopeless(report, limit)
     for name, stage in _STAGES:
@@ -192,6 +195,11 @@ def _quiet_totals(report: NodeReport) -> _Stage:
     return _in_object(report.totals, quiet), without
 
 
+def _unknown_codes(report: NodeReport) -> _Stage:
+    gains = _in_list(report.unknown, len(report.unknown))
+    return gains, lambda count: replace(report, unknown=report.unknown[count:])
+
+
 def _old_ids(report: NodeReport) -> _Stage:
     marks = len(report.ids) // MARK_BYTES
     lengths = [len(b64encode(bytes((marks >> halvings) * MARK_BYTES))) for halvings in range(marks.bit_length() + 1)]
@@ -211,6 +219,22 @@ def _old_recovers(report: NodeReport) -> _Stage:
         return replace(report, recovered={who: at for who, at in report.recovered.items() if who not in gone})
 
     return _in_object(report.recovered, oldest), without
+
+
+_LEAST: Final = {"counting": 0, "released": 1}
+
+
+def _counters(report: NodeReport) -> _Stage:
+    def weight(counter: FrequencyCounter) -> tuple[int, int]:
+        return _LEAST.get(counter.phase, 2), max(counter.last, *counter.times, 0)
+
+    least = sorted(report.counters, key=weight)
+
+    def without(count: int) -> NodeReport:
+        gone = frozenset(counter.key for counter in least[:count])
+        return replace(report, counters=tuple(one for one in report.counters if one.key not in gone))
+
+    return _in_list(least, len(report.counters)), without
 
 
 def _timers(report: NodeReport) -> _Stage:
@@ -235,9 +259,11 @@ def _mild_faults(report: NodeReport) -> _Stage:
 _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
     ("occurrences", _spare_occurrences),
     ("totals", _quiet_totals),
+    ("unknown", _unknown_codes),
     ("ids", _old_ids),
     ("recovered", _old_recovers),
     ("occurrences", _all_occurrences),
+    ("counters", _counters),
     ("timers", _timers),
     ("active", _mild_faults),
 )
@@ -256,6 +282,14 @@ def _check(report: NodeReport) -> None:
         if timer.phase not in _PHASES:
             raise BadReport(f"no phase {timer.phase[:40]!r}", place=f"timers[{number}].phase")
         _check_fault(timer.key, None, report, f"timers[{number}]")
+    for number, counter in enumerate(report.counters):
+        _check_counter(counter, report, f"counters[{number}]")
+
+
+def _check_counter(counter: FrequencyCounter, report: NodeReport, place: str) -> None:
+    if counter.phase not in _COUNTS:
+        raise BadReport(f"no phase {counter.phase[:40]!r}", place=f"{place}.phase")
+    _check_fault(counter.key, counter.level or None, report, place)
 
 
 def _numbers(report: NodeReport) -> Iterator[tuple[str, int]]:
@@ -272,6 +306,12 @@ def _numbers(report: NodeReport) -> Iterator[tuple[str, int]]:
         yield from ((f"occurrences[{number}]", value) for value in numbers)
     for number, timer in enumerate(report.timers):
         yield from ((f"timers[{number}]", timer.since), (f"timers[{number}]", timer.due))
+    for number, counter in enumerate(report.counters):
+        numbers = (counter.due, counter.tripped, counter.last, counter.recovered, counter.logic_id or 0, *counter.times)
+        yield from ((f"counters[{number}]", value) for value in (*numbers, counter.severity or 0))
+    for number, code in enumerate(report.unknown):
+        numbers = (code.severity or 0, code.count, code.first, code.last)
+        yield from ((f"unknown[{number}]", value) for value in numbers)
     yield from (("totals", total) for total in report.totals.values())
     yield from (("recovered", at) for at in report.recovered.values())
     yield from ((f"links.{device}", link.at) for device, link in report.links.items())

@@ -1,5 +1,6 @@
 """`explain` and `policy show`, as a person and as a machine see them."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ from click.testing import CliRunner, Result
 from agent.app.cli.explain import explain
 from agent.app.cli.policy import policy
 from agent.errors import BadPolicy
+
+FACTS = Path(__file__).resolve().parents[2] / "policies" / "facts"
 
 
 def run(*arguments: str) -> Result:
@@ -75,6 +78,56 @@ def test_a_code_with_a_duration_rule_is_told_before_and_after_the_rule_raises_it
     assert known["raised"]["effect"]["documents"]["fault-node"] == listed
     assert other["raised"] is None
     assert Path(other["file"].rpartition(":")[0]).is_file()
+
+
+def test_a_frequency_rule_is_told_with_what_its_trip_does() -> None:
+    answer, link, other = asked("80C98000", "81078603", "80E18402")
+    assert answer["frequency"]["rule"] == "frequency:80C98000"
+    assert (answer["frequency"]["times"], answer["frequency"]["time_window_s"]) == (2, 86_400)
+    assert answer["tripped"]["effect"]["device"] == "chip unhealthy"
+    assert link["frequency"]["release_time_window_s"] == 172_800
+    assert (other["frequency"], other["tripped"]) == (None, None)
+    said = run("80C98000").stdout
+    assert (
+        "ManuallySeparateNPU once it occurred on one device 2 times within 86400 s, until a person ends it (rules"
+        in said
+    )
+    assert "  once it has tripped (ManuallySeparateNPU):\n  device                 chip unhealthy\n" in said
+    assert (
+        "once it was raised by its duration 5 times within 86400 s, until a person ends it, or until the last recover"
+        in (run("81078603").stdout)
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "table", "column", "number"),
+    [
+        ("dcmi", "chip_fault_codes", "code_hex", 803),
+        ("lingqu", "switch_fault_codes", "code", 30),
+        ("ipmi", "node_fault_codes", "code_hex", 59),
+        ("public", "public_fault_codes", "code", 30),
+        ("dpu", "dpu_fault_codes", "code_hex", 5),
+    ],
+)
+def test_every_entry_of_the_facts_is_explained_with_its_level(
+    source: str, table: str, column: str, number: int
+) -> None:
+    with (FACTS / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if "device-plugin" in row["source_file"] or source != "dcmi"]
+    assert len(rows) == number
+    answers = asked("--source", source, *(row[column] for row in rows))
+    levels = {row[column]: row["level"] for row in rows} | ({"A2301001": "SeparateNPU"} if source == "dcmi" else {})
+    assert {answer["code"]: answer["level"] for answer in answers} == levels
+    for answer in answers:
+        assert answer["known"]
+        assert answer["place"]
+        assert set(answer["effect"]["documents"]) == {
+            "fault-node",
+            "reset-config",
+            "job-reschedule-reason",
+            "rail-plan",
+        }
+        assert all(answer["effect"]["documents"].values())
 
 
 @pytest.mark.parametrize(
@@ -173,6 +226,8 @@ def test_policy_show_for_machines() -> None:
     assert shown["tables"]["dpu"]["levels"] == {"SeparateDPU": 2, "SubHealthFault": 3}
     assert shown["tables"]["dpu"]["list"][0]["code"] == "21000024"
     assert shown["durations"][0]["recover_timeout_s"] == 60
+    assert len(shown["frequencies"]) == 43
+    assert (shown["frequencies"][0]["code"], shown["frequencies"][0]["times"]) == ("80C98000", 2)
     assert len(shown["digest"]) == 64
 
 

@@ -167,7 +167,7 @@ def test_an_empty_folder_and_one_with_a_lock_alone_are_ready_for_a_demo(call: Co
 
 def test_the_summary_for_machines_says_all_that_the_one_for_people_does(call: Command, files: Path) -> None:
     write_lines(
-        files / "events.jsonl", [fault_line(SEPARATE, T0, 1), "no json", fault_line(SEPARATE, T0, 2, node="n2")]
+        files / "events.jsonl", [fault_line(SEPARATE, T0, 1), "no json", fault_line("80E18400", T0, 2, node="n2")]
     )
     write_cluster(files / "cluster.json", [*the_demo(LABELS), a_pod("stray", group="nowhere", node="n3")])
     code, out, _ = call.replay(files, "--json")

@@ -14,12 +14,12 @@ from recordlines import fault_line, write_lines
 from rig import T0
 
 from agent.app.bootstrap import SoloOrder, read_evidence, replay_solo, scenario
-from agent.app.cli.answer import blocks, now
+from agent.app.cli.answer import blocks, counted, now
 from agent.app.cli.asked import Asked, Kind
 from agent.app.settings import Settings
 from agent.app.standing import Evidence, Standing
-from agent.domain.events import Behind, Decision, NodeReport
-from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.domain.events import Behind, Decision, FaultKey, FrequencyCounter, NodeReport
+from agent.domain.vocab import JobId, Millis, NodeName, Plane, Reason
 from agent.wire.audit import AuditLine
 
 SWITCH_CODE = "[0x00f103b6,155908,na,na]"
@@ -212,6 +212,7 @@ def test_how_it_stands_tells_what_is_over_and_what_is_still_to_come(call: Comman
     assert report.startswith("  report   n1: of 2026-01-01 00:00:03.000Z, policy ")
     assert stands == [
         f"  active   n1/chip/2/80C98000@{T0}  RestartRequest",
+        "           counted: 1 since 2026-01-01 00:00:00.000Z",
         f"  active   n1/network/3/81078603@{T0 + 3000}  NotHandleFault",
         "           pending: raised if still down after 2026-01-01 00:00:23.000Z",
         "           pending: whether a rail is borrowed",
@@ -225,6 +226,36 @@ def test_how_it_stands_tells_what_is_over_and_what_is_still_to_come(call: Comman
         "n1/network/3/81078603": True,
     }
     assert {one["meaning"] for one in shown} >= {"AI core instruction data check failed"}
+
+
+def test_how_it_stands_tells_a_trip(call: Command, files: Path) -> None:
+    lines = [
+        fault_line("80C98000", T0, 1),
+        fault_line("80C98000", T0 + 1000, 2, assertion="recover"),
+        fault_line("80C98000", T0 + 2000, 3),
+    ]
+    write_lines(files / "events.jsonl", lines)
+    call.replay(files)
+    _, out, _ = call("why", "node", "n1", "--out", files / "out")
+    assert "           tripped: ManuallySeparateNPU at 2026-01-01 00:00:02.000Z\n" in out.partition("\nNow:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("phase", "due", "said"),
+    [
+        ("held", 0, "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z"),
+        (
+            "clean",
+            T0 + 60_000,
+            "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z; released after 2026-01-01 00:01:00.000Z if clean",
+        ),
+        ("released", T0 + 5, "tripped: SeparateNPU at 2026-01-01 00:00:00.000Z, released at 2026-01-01 00:00:00.005Z"),
+    ],
+)
+def test_what_a_frequency_rule_did_is_told(phase: str, due: int, said: str) -> None:
+    key = FaultKey(NodeName("n1"), Plane.CHIP, "2", "80C98000")
+    counter = FrequencyCounter(key, phase, due=Millis(due), level="SeparateNPU", tripped=Millis(T0))
+    assert counted(counter) == said
 
 
 def test_many_faults_that_are_over_are_counted(call: Command, files: Path) -> None:
@@ -269,6 +300,35 @@ def test_a_word_with_marks_of_markup_is_shown_as_it_is(call: Command, files: Pat
     call.replay(files)
     _, out, _ = call("why", "node", "n1", "--out", files / "out")
     assert "/[0x0" in out
+
+
+def test_what_is_kept_back_is_shown_with_its_release_time(call: Command, files: Path) -> None:
+    write_lines(files / "events.jsonl", [fault_line("80C98009", T0, 1), {"tick": T0 + 1000}])
+    call.replay(files)
+    _, out, _ = call("why", "job", "demo", "--out", files / "out")
+    assert out.partition("\nNow:\n")[2].splitlines() == [
+        f"  active   n1/chip/2/80C98009@{T0}  RestartRequest",
+        "           kept back until 2026-01-01 00:00:05.000Z by UCE accompany, 5 s",
+    ]
+
+
+def test_what_is_separated_and_related_is_shown(call: Command, files: Path) -> None:
+    lines = [
+        fault_line("81078603", T0, 1, devices=(3,), resource="hccn"),
+        fault_line("8C1F860B", T0 + 1000, 2, assertion="once"),
+        fault_line("80BB8003", T0 + 2000, 3, devices=(1,), assertion="once"),
+        fault_line("80BB8003", T0 + 102_000, 4, devices=(1,), assertion="once"),
+        fault_line("80BB8003", T0 + 202_000, 5, devices=(1,), assertion="once"),
+        {"tick": T0 + 240_000},
+    ]
+    write_lines(files / "events.jsonl", lines)
+    call.replay(files)
+    _, out, _ = call("why", "job", "demo", "--out", files / "out")
+    told = out.partition("\nNow:\n")[2].splitlines()
+    assert told[-2:] == [
+        "  separated  n1 device 1 for 80BB8003 since 2026-01-01 00:03:22.000Z",
+        f"  related  {DEMO_JOB}  pod uid-demo-0: Separate by n1/network/3/81078603 since 2026-01-01 00:00:01.000Z",
+    ]
 
 
 # --- what is beside a decision ----------------------------------------------------------------------------------------

@@ -36,15 +36,15 @@ def recoveries(rig: Rig) -> None:
     rig.fault(REQUEST, 1)
     rig.raw(b"no json", 2)
     rig.clear(REQUEST, 5)
-    rig.fault("80CB8009", 60, device=1)
+    rig.fault("80CB8008", 60, device=1)
     rig.fault("FFFF", 61, node="n9", location={"severity": 1})
-    rig.fault("80CB8009", 61, device=1)
+    rig.fault("80CB8008", 61, device=1)
     rig.fault(REQUEST, 62, node="n2")
     rig.raw(b'{"version":"9.9"}', 63)
     rig.delete("Pod", "train", "demo-0", 70)
     rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 75)
     rig.clear(REQUEST, 80, node="n2")
-    rig.clear("80CB8009", 80, device=1)
+    rig.clear("80CB8008", 80, device=1)
     rig.apply(a_pod("demo-1", node="n2", rank_index=1, phase="Failed", labels=LABELS), 90)
     rig.delete("Pod", "train", "demo-1", 91)
     rig.apply(a_pod("demo-1", uid="uid-3", node="n4", rank_index=1, labels=LABELS), 95)
@@ -64,6 +64,32 @@ def rails(rig: Rig) -> None:
     rig.tick(60)
     rig.clear(LINK, 70, node="n0", device=0)
     rig.tick(200)
+
+
+def rules(rig: Rig) -> None:
+    """Faults kept back and dropped, software faults, a device separated and released by a person."""
+    rig.fault("80CB8009", 1, device=3)
+    rig.fault("80E01801", 3, device=3)
+    rig.fault("80C98009", 4, device=1)
+    rig.clear("80C98009", 20, device=1)
+    rig.fault("80C9800A", 100, assertion="once")
+    rig.fault("80C9800A", 200, assertion="once")
+    rig.fault("80C9800A", 300, device=0, node="n2", assertion="once")
+    rig.fault("80C9800A", 310, device=1, node="n2", assertion="once")
+    rig.fault("80C9800A", 400, assertion="once")
+    rig.fault("80C98000", 410, device=0, assertion="once")
+    rig.fault("80C98000", 420, device=0, assertion="once")
+    rig.fault("81078603", 430, device=1)
+    rig.fault("8C1F8609", 435, node="n2", device=2, assertion="once")
+    rig.fault("8C1F860B", 440, node="n2", device=2, assertion="once")
+    rig.apply(manual_info("Ascend910-2"), 450)
+    rig.apply(manual_info(), 500)
+    rig.tick(600)
+
+
+def manual_info(*names: str) -> dict[str, Any]:
+    value = json.dumps({"Total": names, "Detail": {}})
+    return a_config_map("clusterd-manual-info-cm", {"n1": value}, namespace="cluster-system")
 
 
 def demo_objects() -> list[dict[str, Any]]:
@@ -116,7 +142,11 @@ async def _end(rig: Rig) -> dict[str, Any]:
     return {"documents": documents, "reports": reports, "letters": letters, "told": told}
 
 
-CASES = [pytest.param(demo_objects, recoveries, id="recoveries"), pytest.param(a3_objects, rails, id="rails")]
+CASES = [
+    pytest.param(demo_objects, recoveries, id="recoveries"),
+    pytest.param(a3_objects, rails, id="rails"),
+    pytest.param(demo_objects, rules, id="rules"),
+]
 
 
 @pytest.mark.parametrize(("objects", "story"), CASES)
@@ -163,3 +193,29 @@ def test_the_story_holds_what_it_is_meant_to_hold() -> None:
     records = asyncio.run(whole.data("mindx-dl/job-reschedule-reason"))
     assert records is not None
     assert json.loads(records["recent-reschedule-records"])[DEMO_JOB]["TotalRescheduleTimes"] == 2
+
+
+def test_the_story_of_the_rules_holds_what_it_is_meant_to_hold() -> None:
+    whole = rig_of(demo_objects(), rules, Disk())
+    run(whole, resume=False)
+    reasons = Counter(str(one.reason) for one in whole.decisions)
+    wanted = (
+        "QUIET",
+        "DROPPED",
+        "SOFTWARE_FAULT",
+        "FAULT_COUNTED",
+        "SEPARATED",
+        "SEPARATION_RELEASED",
+        "RELATION_SUB_HEALTH",
+        "RELATION_SEPARATE",
+    )
+    assert {reason: reasons[reason] for reason in wanted} == {
+        "QUIET": 2,
+        "DROPPED": 1,
+        "SOFTWARE_FAULT": 2,
+        "FAULT_COUNTED": 2,
+        "SEPARATED": 2,
+        "SEPARATION_RELEASED": 1,
+        "RELATION_SUB_HEALTH": 1,
+        "RELATION_SEPARATE": 1,
+    }

@@ -1,7 +1,7 @@
 """The node side: poison costs one record, refusals become letters, and nothing grows with what has passed."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from rig import POLICY, T0, Rig
 
@@ -174,3 +174,42 @@ def test_reports_travel_within_their_limit() -> None:
     take(made, rig)
     (data,) = encode_reports(made.reports()).values()
     assert len(data) <= 262_144
+
+
+def milder() -> Policy:
+    """The shipped policy, but SeparateNPU of 80E18402 is RestartNPU."""
+    chip = {
+        number: replace(row, level="RestartNPU") if number == 0x80E18402 else row for number, row in POLICY.chip.items()
+    }
+    return replace(POLICY, chip=chip)
+
+
+async def test_an_adopted_policy_rates_every_node_at_once_and_says_both_hashes() -> None:
+    rig = Rig()
+    rig.fault("80E18402", 0, device=0)
+    rig.fault("80E18402", 1, device=1, node="n2")
+    made, taken = side(), Taken()
+    take(made, rig)
+    made.reports()
+    made.adopt(milder(), Millis(T0 + 5_000), taken)
+    assert [(one.reason, one.level) for one in taken.decisions] == [(Reason.FAULT_SHOWN, "RestartNPU")] * 2
+    assert {one.detail for one in taken.decisions} == {
+        f"policy {POLICY.digest[:12]} to {milder().digest[:12]}: RestartNPU by chip-table"
+    }
+    assert {report.policy for report in made.reports().values()} == {milder().digest}
+    again = Taken()
+    made.adopt(milder(), Millis(T0 + 6_000), again)
+    assert again.decisions == []
+
+
+async def test_what_an_earlier_run_rated_by_another_policy_is_rated_anew_without_a_record() -> None:
+    rig = Rig()
+    rig.fault("80E18402", 0, device=0)
+    made, taken = side(), Taken()
+    take(made, rig)
+    after = side(milder())
+    after.restore(made.reports()[NodeName("n1")])
+    assert after.next_deadline() == T0
+    after.tick(Millis(T0 + 1), taken)
+    assert [one.level for one in taken.decisions] == ["RestartNPU"]
+    assert after.next_deadline() is None

@@ -7,6 +7,7 @@ from rig import POLICY, T0
 from rolerig import N1, Bus, Clock, NodeRig, Stream, a_report, quiet
 
 from agent.app import node_role
+from agent.app.bootstrap.node import samples
 from agent.domain.events import ActiveFault, FaultKey, Rating, Scanned
 from agent.domain.node import record_digest
 from agent.domain.policy import Policy
@@ -492,3 +493,20 @@ async def test_two_agents_of_one_node_come_to_one_that_reports() -> None:
     assert (last.epoch, last.instance) == (2, "b")
     await one.end()
     await two.end()
+
+
+# --- unknown codes ----------------------------------------------------------------------------------------------------
+
+
+async def test_codes_that_no_table_knows_are_counted_and_outlast_a_restart() -> None:
+    rig = NodeRig()
+    rig.stream.fault("8FFFFFFF")
+    rig.stream.fault("8FFFFFFF", device=1)
+    await rig.up()
+    await rig.kill()
+    again = NodeRig(rig.bus, rig.stream, instance="b")
+    await again.up()
+    assert [(one.code, one.count) for one in again.role.pulse.unknown] == [("8FFFFFFF", 2)]
+    told = {name: value for _, name, _, value, labels in samples(again.role, dict) if not labels}
+    assert (told["fault_agent_unknown_codes"], told["fault_agent_unknown_faults"]) == (1, 2)
+    await again.end()

@@ -86,10 +86,10 @@ async def test_the_same_input_gives_the_same_bytes_whatever_the_size_of_the_read
     for source in (MemoryFaultSource(), SmallReads()):
         rig = Rig(the_demo(LABELS), source=source)
         rig.fault(REQUEST)
-        rig.fault("80CB8009", 0, device=1)
+        rig.fault("80CB8008", 0, device=1)
         rig.raw(b"bad", 1)
         rig.clear(REQUEST, 20)
-        rig.clear("80CB8009", 20, device=1)
+        rig.clear("80CB8008", 20, device=1)
         rig.fault(SEPARATE, 40, node="n2")
         rig.tick(300)
         await rig.run()

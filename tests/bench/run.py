@@ -22,7 +22,7 @@ from agent.adapters.shipped import read_policy_path
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.domain.effects import describe
 from agent.domain.events import Record
-from agent.domain.policy import Policy
+from agent.domain.policy import DurationRule, FrequencyRule, Policy
 from agent.domain.vocab import MINUTE, Millis, Plane
 from agent.wire.inbound import Limits, decode
 from agent.wire.policyfile import load_policy
@@ -206,6 +206,45 @@ def look_up(policy: Policy, rounds: int) -> Figure:
     )
 
 
+def with_rules(policy: Policy, times: int) -> Policy:
+    """The policy with `times` as many chip codes, each of the new ones with a frequency and a duration rule."""
+    chip, durations, frequencies = dict(policy.chip), dict(policy.durations), dict(policy.frequencies)
+    for number, row in policy.chip.items():
+        for step in range(1, times):
+            other = (number + step * 0x01000003) % 0x1_0000_0000
+            if other not in chip:
+                code = f"{other:X}"
+                chip[other] = replace(row, code=code)
+                durations[other] = DurationRule(code, Millis(20_000), Millis(60_000), "SubHealthFault")
+                frequencies[other] = FrequencyRule(code, Millis(86_400_000), 2, "ManuallySeparateNPU")
+    return replace(policy, chip=chip, durations=durations, frequencies=frequencies)
+
+
+def ruled(policy: Policy, rounds: int, count: int) -> Figure:
+    """(d) an event's cost with ten times the codes and a rule of each kind on every further one."""
+    big = with_rules(policy, 10)
+    streams = Stream(policy), Stream(policy)
+    sides = new_side(policy), new_side(big)
+    for stream, side in zip(streams, sides, strict=True):
+        feed(side, stream.take(WARM_UP), every_ms=None)
+    batches = [[stream.take(count) for _ in range(rounds)] for stream in streams]
+    few_us, many_us, ratios = alternate(
+        rounds,
+        count,
+        lambda number: feed(sides[0], batches[0][number], every_ms=None),
+        lambda number: feed(sides[1], batches[1][number], every_ms=None),
+    )
+    rules = len(big.durations) + len(big.frequencies)
+    return Figure(
+        f"{rules:,} rules over time against {len(policy.durations) + len(policy.frequencies)}",
+        "record",
+        few_us,
+        many_us,
+        tuple(1 / ratio for ratio in ratios),
+        "ratio is many ÷ few",
+    )
+
+
 def main() -> None:
     """Print the table, or JSON with --json."""
     parser = argparse.ArgumentParser(description="Ratios of the agent's work beside the least it could be.")
@@ -222,6 +261,8 @@ def main() -> None:
     figures = throughput(policy, given.rounds, given.records, say)
     say("(c) look-up")
     figures.append(look_up(policy, given.rounds))
+    say("(d) rules")
+    figures.append(ruled(policy, given.rounds, given.records))
     figures.append(history(policy, given.events, say))
     if given.json:
         print(orjson.dumps([figure.plain() for figure in figures], option=orjson.OPT_INDENT_2).decode())

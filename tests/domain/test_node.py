@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tinypolicy import TinyPolicy, TinyRule
+from nodestream import CHIP, LINK, NODE, PUBLIC, UNKNOWN, Kind, S, Stream, T, entries, levels, outcomes, told
+from tinypolicy import TinyCount, TinyPolicy, TinyRule
 
-from agent.domain.events import Decoded, FaultEvent, FaultKey, Link, NodeReport, Position, Record, Scanned
+from agent.domain.events import Decoded, Link, Position, Record, Scanned
 from agent.domain.node import (
     Advanced,
-    Change,
     Cleared,
     Ignored,
     NodeBook,
@@ -23,74 +23,10 @@ from agent.domain.node import (
     next_deadline,
     probe,
     record_digest,
-    tick,
 )
-from agent.domain.vocab import Assertion, Millis, NodeName, OccurrenceId, Plane, Reason, Source
+from agent.domain.vocab import Millis, Reason
 
-NODE = NodeName("n1")
-T = 1_767_225_600_000
-S = 1_000
 POLICY = TinyPolicy()
-CHIP = ("80E18402", Plane.CHIP, Source.DCMI)
-LINK = ("81078603", Plane.NETWORK, Source.HCCN)
-PUBLIC = ("220001001", Plane.PUBLIC, Source.PUBLIC)
-UNKNOWN = ("8FFFFFFF", Plane.CHIP, Source.DCMI)
-Kind = tuple[str, Plane, Source]
-
-
-class Stream:
-    """Feeds a book record by record, and remembers how far it is."""
-
-    def __init__(self, book: NodeBook | None = None) -> None:
-        self.book = book or NodeBook(NODE)
-        self.offset = 0
-        self.policy = POLICY
-
-    def event(self, kind: Kind, word: str, at: int, where: str = "4", severity: int | None = 2) -> FaultEvent:
-        code, plane, source = kind
-        where = f"CCAE:fault-{where}" if plane is Plane.PUBLIC else where
-        key = FaultKey(NODE, plane, where, code)
-        name = OccurrenceId(f"0:0:{self.offset}:0")
-        return FaultEvent(key, Assertion(word), Millis(at), name, source, source.value, severity)
-
-    def take(self, decoded: Decoded, now: int) -> tuple[Change, ...]:
-        changes = decide(self.book, decoded, Millis(now), self.policy)
-        for change in changes:
-            evolve(self.book, change)
-        return changes
-
-    def say(
-        self, kind: Kind, word: str, at: int, *, now: int | None = None, where: str = "4", severity: int | None = 2
-    ) -> tuple[Outcome, ...]:
-        one = self.event(kind, word, at, where, severity)
-        decoded = Decoded(Position(0, 0, self.offset), NODE, f"message-{self.offset}", (one,))
-        self.offset += 1
-        return outcomes(self.take(decoded, at if now is None else now))
-
-    def tick(self, now: int) -> tuple[Outcome, ...]:
-        changes = tick(self.book, Millis(now), self.policy)
-        for change in changes:
-            evolve(self.book, change)
-        return outcomes(changes)
-
-    def report(self) -> NodeReport:
-        return self.book.report("c", 1, 1, "i")
-
-
-def outcomes(changes: tuple[Change, ...]) -> tuple[Outcome, ...]:
-    return tuple(change for change in changes if isinstance(change, Outcome))
-
-
-def told(given: tuple[Outcome, ...]) -> list[tuple[type[Outcome], Reason]]:
-    return [(type(one), one.reason) for one in given]
-
-
-def levels(stream: Stream) -> dict[str, str]:
-    return {str(fault.key): fault.level for fault in stream.report().active}
-
-
-def entries(stream: Stream) -> list[tuple[str, int, int | None, str]]:
-    return [(one.id, one.begin - T, one.end and one.end - T, one.level) for one in stream.report().occurrences]
 
 
 def test_an_occur_is_shown_at_its_tables_level_and_a_recover_clears_it() -> None:
@@ -511,6 +447,19 @@ MOVES = st.lists(
     max_size=24,
 )
 Moves = list[tuple[Kind, str, str, int, int]]
+COUNTING = TinyPolicy(
+    counts={
+        "80E18402": TinyCount("80E18402", 200 * S, 2, "SubHealthFault", 60 * S),
+        "81078603": TinyCount("81078603", 300 * S, 2, "ManuallySeparateNPU", 90 * S),
+        "8FFFFFFF": TinyCount("8FFFFFFF", 100 * S, 3, "ManuallySeparateNPU"),
+    }
+)
+
+
+def ruled() -> Stream:
+    stream = Stream()
+    stream.policy = COUNTING
+    return stream
 
 
 def messages(moves: Moves) -> list[tuple[Decoded, int]]:
@@ -526,7 +475,7 @@ def messages(moves: Moves) -> list[tuple[Decoded, int]]:
 @settings(max_examples=100, deadline=None)
 @given(MOVES, st.data())
 def test_a_restart_anywhere_equals_no_restart(moves: Moves, data: st.DataObject) -> None:
-    steady, restarted = Stream(), Stream()
+    steady, restarted = ruled(), ruled()
     restarts = data.draw(st.sets(st.integers(0, 24)))
     for number, (decoded, now) in enumerate(messages(moves)):
         if number in restarts:
@@ -539,7 +488,7 @@ def test_a_restart_anywhere_equals_no_restart(moves: Moves, data: st.DataObject)
 @settings(max_examples=100, deadline=None)
 @given(MOVES, st.integers(0, 23), st.booleans())
 def test_a_message_delivered_again_changes_nothing(moves: Moves, which: int, elsewhere: bool) -> None:
-    stream = Stream()
+    stream = ruled()
     given = messages(moves)
     for decoded, now in given:
         stream.take(decoded, now)
@@ -574,15 +523,17 @@ def test_which_device_faults_are_there_depends_on_their_order_alone(moves: Moves
 @settings(max_examples=60, deadline=None)
 @given(MOVES, st.integers(0, 10))
 def test_changes_fit_any_book_and_the_heaps_stay_in_step(moves: Moves, skip: int) -> None:
-    stream, other = Stream(), NodeBook(NODE)
+    stream, other = ruled(), NodeBook(NODE)
     for number, (decoded, now) in enumerate(messages(moves)):
         for change in stream.take(decoded, now):
             if number % (skip + 1) == 0:
                 evolve(other, change)
         running = [timer.due for timer in stream.report().timers if timer.phase != "raised"]
+        running += [one.due for one in stream.report().counters if one.phase == "clean" and one.due]
         assert next_deadline(stream.book) == (min(running) + 1 if running else None)
     stream.tick(T + 10_000 * S)  # may raise a link late, which is then shown for its own 900 s
     stream.tick(T + 20_000 * S)
     assert stream.report().occurrences == ()
     assert stream.report().recovered == {}
+    assert all(one.phase != "counting" for one in stream.report().counters)
     other.report("c", 1, 1, "i")

@@ -118,7 +118,7 @@ def _shown(value: Any) -> str:
         return "left out"
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
-    if value == "":
+    if value in ("", ()):
         return "empty"
     if isinstance(value, bool):
         return str(value).lower()

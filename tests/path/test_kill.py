@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 from agentprocess import AgentProcess
-from kubebuilders import a_group, a_pod, the_demo
+from kubebuilders import a_config_map, a_group, a_pod, the_demo
 from recordlines import append_lines, document, fault_line, journal, write_cluster, write_lines
 
 from agent.wire.report import decode
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
-REQUEST, SEPARATE, MILD = "80C98000", "80E18402", "80818200"
+REQUEST, SEPARATE, MILD = "80BB8003", "80E18402", "80818200"
+"""No frequency rule counts the first, and ClusterD's counting is off: it comes again and again to the same device."""
 KILLS = 7
 PIECES = KILLS + 1
 MILD_FAULTS = 20
@@ -32,7 +33,9 @@ MILD_FAULTS = 20
 def objects() -> list[dict[str, Any]]:
     """Job `demo` on n1 and n2, and `other` on n3, whose device is separated and whose pod is replaced."""
     other = a_group("other-1", owner="other", owner_uid="u2", min_member=1, labels=LABELS)
-    return [*the_demo(LABELS), other, a_pod("other-0", group="other-1", node="n3", labels=LABELS)]
+    off = {"manually_separate_policy.conf": "enabled: false"}
+    counting = a_config_map("clusterd-config-cm", off, namespace="cluster-system")
+    return [*the_demo(LABELS), other, a_pod("other-0", group="other-1", node="n3", labels=LABELS), counting]
 
 
 def piece_of(number: int, now: int) -> list[Any]:

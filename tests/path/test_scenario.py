@@ -157,6 +157,10 @@ EXPECTED: list[tuple[float, str, str, str]] = [
     (450, "RECOVERY_STARTED", "a2-node-1/chip/6/80C9800A", "recovery 3, policy restart_request, 4 ranks"),
     (470.065, "RAIL_ADVISED", "a3-node-0/network/2/81078603", "rule 28 BORROW: 3 ranks"),
     (472, "LEVEL_NEEDS_NOTHING", "a3-node-0/chip/2/8C1F8609", "NotHandleFault"),
+    (360.001, "RELATION_IGNORED", "a3-node-1/network/1/81078603", "no trigger came in its time"),
+    (470.001, "RELATION_IGNORED", "a3-node-1/network/1/81078603", "no trigger came in its time"),
+    (471.201, "RELATION_IGNORED", "a3-node-1/network/3/81078603", "no trigger came in its time"),
+    (472, "RELATION_SUB_HEALTH", "a3-node-0/network/2/81078603", "trigger a3-node-0/chip/2/8C1F8609"),
     (480, "RECOVERY_FAILED", "a2-node-1/chip/6/80C9800A", "unrecovered → failed"),
     (500, "RECOVERY_ENDED", "a2-node-1/chip/6/80C9800A", "failed → leaving"),
     (500, "RESCHEDULE_RECORDED", "a2-node-1/chip/6/80C9800A", "finetune-a2-worker-1 on a2-node-1 (CardUnhealthy)"),
@@ -185,7 +189,7 @@ def identity(line: AuditLine) -> str:
 def test_no_fault_is_judged_but_those_of_the_table(night: Night) -> None:
     told = {(line.decision.at, str(line.decision.reason), identity(line)) for line in night.lines}
     table = {(START + round(second * 1000), reason, fault) for second, reason, fault, _ in EXPECTED}
-    shown = {"FAULT_SHOWN", "FAULT_CLEARED", "PLANE_NEEDS_NO_RESET", "WRITTEN"}
+    shown = {"FAULT_SHOWN", "FAULT_CLEARED", "PLANE_NEEDS_NO_RESET", "WRITTEN", "SOFTWARE_FAULT"}
     assert {one for one in told if one[1] not in shown} - table == set()
 
 

@@ -100,11 +100,28 @@ def test_a_place_is_the_line_where_the_code_stands(policy: Policy) -> None:
     assert '"80E18402"' in (ROOT / "policies" / name).read_text(encoding="utf-8").splitlines()[int(line) - 1]
 
 
-def test_the_only_rule_is_the_duration_of_a_link_down(policy: Policy) -> None:
+def test_the_only_duration_rule_is_that_of_a_link_down(policy: Policy) -> None:
     assert list(policy.durations) == [0x81078603]
     rule = policy.durations[0x81078603]
     assert (rule.fault_timeout_ms, rule.recover_timeout_ms, rule.level) == (20_000, 60_000, "PreSeparateNPU")
     assert policy.unknown_held_level == "NotHandleFault"
+
+
+def test_the_frequency_rules_are_those_of_the_facts(policy: Policy) -> None:
+    facts = {
+        int(row["event_id"], 16): (int(row["times"]), int(row["release_time_window_s"] or 0), row["fault_handling"])
+        for row in rows("custom_frequency_duration")
+        if row["rule_type"] == "FaultFrequency"
+    }
+    rules = policy.frequencies
+    assert {code: (one.times, one.release_ms // 1000, one.level) for code, one in rules.items()} == facts
+    assert len(rules) == 43
+    assert {one.window_ms for one in rules.values()} == {86_400_000}
+    assert [code for code, one in rules.items() if one.times == 3] == [0x80E18005]
+    link = policy.frequency("81078603")
+    assert link is not None
+    assert (link.times, link.release_ms, link.level) == (5, 172_800_000, "ManuallySeparateNPU")
+    assert all(policy.rate(policy.plane_of(Source.DCMI, one.code), one.code, None).known for one in rules.values())
 
 
 def test_the_public_senders_are_those_of_clusterd(policy: Policy) -> None:

@@ -113,6 +113,20 @@ WHOLE = [
     ),
     ("severity 4", b"n1", place(severity="4"), DeadReason.FIELD_INVALID, "faults[0].faultLocation.severity: '4'"),
     ("severity number", b"n1", place(severity=2), DeadReason.FIELD_INVALID, "faults[0].faultLocation.severity: "),
+    (
+        "ports 9",
+        b"n1",
+        place(portsDown="9"),
+        DeadReason.FIELD_INVALID,
+        "faults[0].faultLocation.portsDown: '9' is not 0",
+    ),
+    (
+        "chips 0",
+        b"n1",
+        place(chipCount="0"),
+        DeadReason.FIELD_INVALID,
+        "faults[0].faultLocation.chipCount: '0' is not 1",
+    ),
     ("logic id 64", b"n1", place(logicId="64"), DeadReason.FIELD_INVALID, "faults[0].faultLocation.logicId: "),
     ("location key 17 bytes", b"n1", place(**{"k" * 17: ""}), DeadReason.FIELD_INVALID, "faults[0].faultLocation: "),
     ("location value bytes", b"n1", place(k="é" * 65), DeadReason.FIELD_INVALID, "faults[0].faultLocation.k: "),
@@ -242,6 +256,13 @@ def test_a_good_record_gives_the_event_of_its_device() -> None:
 )
 def test_a_chip_code_is_the_same_however_it_is_written(text: str) -> None:
     assert read(message(fault(faultCode=text))).events[0].key.code == "80E18402"
+
+
+def test_what_a5_tells_of_ports_and_chips_is_read_from_device_sources_only() -> None:
+    (event,) = read(place(portsDown="2", chipCount="8")).events
+    assert (event.ports_down, event.chips) == (2, 8)
+    (event,) = read(public(faultLocation={"portsDown": "many", "chipCount": "?"})).events
+    assert (event.ports_down, event.chips) == (None, None)
 
 
 def test_events_of_several_faults_and_devices_are_numbered_over_the_message() -> None:

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.domain.events import FaultKey
+from agent.domain.isolation import Count, Counts
 from agent.domain.jobs.view import Incarnation
-from agent.domain.ledger import ClusterLedger, Course, Done, JobLedger, Member, Suspect
+from agent.domain.ledger import ClusterLedger, Course, Done, JobLedger, Kept, Member, Related, Separation, Suspect
 from agent.domain.reschedule import JobRecords, RescheduleReason, RescheduleRecord, TaskReason
 from agent.domain.reset import Executor, Phase, Policy, Recovery, ResetDevice
-from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.domain.vocab import JobId, Millis, NodeName, Plane, Reason
 from agent.errors import BadDocument
 from agent.wire.ledgerfile import (
     decode_cluster_ledger,
@@ -55,6 +57,8 @@ FULL = JobLedger(
     members=(Member("uid-0", "demo-0", NodeName("n1"), (5,), "0"),),
     suspects=(Suspect("uid-0", RescheduleReason.CARD_UNHEALTHY, Millis(1)),),
     retry_times=2,
+    quiet={"1:0:6:0~RestartRequest~5": Kept(Millis(61), NodeName("n1"), "a filter")},
+    related={"uid-0": Related(FaultKey(NodeName("n1"), Plane.NETWORK, "5", "81078603"), True, Millis(9), "1:0:7:0")},
     records=JobRecords(
         JOB, 4, (RescheduleRecord("I0101 00:00:00", 1, (TaskReason("pod-failed", "p", "n", "0"),)),), "info"
     ),
@@ -123,3 +127,36 @@ def test_a_ledger_that_cannot_be_read_whole_is_refused_with_its_place(text: str,
 def test_no_text_breaks_the_reader(text: str) -> None:
     with pytest.raises(BadDocument):
         decode_cluster_ledger(text, "solo", "here")
+
+
+N1 = NodeName("n1")
+COUNTS: Counts = {
+    NodeName(f"node-{number}"): {"3/80BB8003": Count((Millis(number), Millis(number + 1)), Millis(-1))}
+    for number in range(5000)
+}
+
+
+@pytest.mark.parametrize("counts", [{N1: COUNTS[NodeName("node-7")]}, COUNTS], ids=["few", "many"])
+def test_everything_the_cluster_must_remember_comes_back(counts: Counts) -> None:
+    ledger = ClusterLedger(
+        "solo",
+        term=2,
+        act_since=Millis(1),
+        told={0: (0, 5)},
+        told_at=Millis(3),
+        dropped={"1:0:5:0": N1},
+        separations={N1: (Separation(2, "80BB8003", Millis(5), "1:0:5:0", "t", "1:0:5:20000000", Millis(9)),)},
+        freed={"1:0:4:20000000": N1},
+        counts=counts,
+        listed={N1: (2, 3)},
+    )
+    text = encode_cluster_ledger(ledger)
+    assert decode_cluster_ledger(text, "solo", "here") == ledger
+    assert len(text) < 150_000
+
+
+def test_counts_that_cannot_be_unpacked_are_refused() -> None:
+    text = json.dumps({"schema": 1, "cluster": "solo", "counts": "no base64"})
+    with pytest.raises(BadDocument) as refused:
+        decode_cluster_ledger(text, "solo", "here")
+    assert "counts" in str(refused.value)

@@ -1,6 +1,7 @@
 """The report codec: what comes back, what is cut in which order, and how each bad report is named."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from agent.domain.events import (
     DurationTimer,
     FaultEvent,
     FaultKey,
+    FrequencyCounter,
     Link,
     NodeReport,
     Occurrence,
     Scanned,
+    UnknownCode,
 )
 from agent.domain.vocab import Assertion, Millis, NodeName, OccurrenceId, Plane, Source
 from agent.errors import BadReport
@@ -43,6 +46,22 @@ def report(**other: Any) -> NodeReport:
 
 
 EVENT = FaultEvent(key("1"), Assertion.OCCUR, Millis(5), OccurrenceId("0:0:9:0"), Source.HCCN, "hccn", devices=(1,))
+TRIPPED = FrequencyCounter(
+    key("4"),
+    "clean",
+    (Millis(7),),
+    Millis(172_800_009),
+    "ManuallySeparateNPU",
+    tripped=Millis(6),
+    last=Millis(7),
+    recovered=Millis(9),
+    trip=OccurrenceId("0:0:6:20000000"),
+    occurrence=OccurrenceId("0:0:7:0"),
+    source=Source.HCCN,
+    severity=2,
+    logic_id=4,
+    trace="t",
+)
 FULL = report(
     machine="m",
     clock=Millis(1_767_225_600_000),
@@ -53,9 +72,11 @@ FULL = report(
     occurrences=(occurrence("4", 1), occurrence("4", 2)),
     totals={"n1/chip/4/80E18402": 2, "a": 1},
     timers=(DurationTimer(key("1"), "down", Millis(5), Millis(20_005), EVENT),),
+    counters=(TRIPPED, FrequencyCounter(key("5"), "counting", (Millis(7), Millis(8)), Millis(86_400_008))),
     recovered={"n1/public/CCAE:x/220001001@9": Millis(8)},
     ids=bytes(range(16)),
     links={1: Link("down", Millis(5)), 0: Link("up", Millis(6))},
+    unknown=(UnknownCode(Plane.CHIP, "8FFFFFFF", Source.DCMI, None, 2, Millis(5), Millis(9)),),
 )
 
 
@@ -68,7 +89,8 @@ def test_the_bytes_are_fixed() -> None:
     assert encode(report(ids=b"\0" * 8, links={1: Link("up", Millis(2)), 0: Link("down", Millis(1))})) == (
         b'{"schema":1,"cluster":"c","node":"n1","epoch":3,"seq":7,"instance":"i","machine":"","clock":0,'
         b'"caught_up":false,"policy":"","scanned":{},"active":[],"occurrences":[],"totals":{},"timers":[],'
-        b'"recovered":{},"ids":"AAAAAAAAAAA=","links":{"0":{"state":"down","at":1},"1":{"state":"up","at":2}},"cut":[]}'
+        b'"counters":[],"recovered":{},"ids":"AAAAAAAAAAA=","links":{"0":{"state":"down","at":1},"1":{"state":"up","at":2}},'
+        b'"unknown":[],"cut":[]}'
     )
 
 
@@ -77,6 +99,12 @@ def test_unknown_fields_of_a_later_minor_are_ignored() -> None:
     raw["later"] = {"x": 1}
     raw["active"][0]["later"] = 1
     assert decode(json.dumps(raw).encode()) == FULL
+
+
+def test_a_report_from_before_frequency_rules_is_read() -> None:
+    raw = json.loads(encode(FULL))
+    del raw["counters"], raw["unknown"]
+    assert decode(json.dumps(raw).encode()) == replace(FULL, counters=(), unknown=())
 
 
 def broken(**other: Any) -> bytes:
@@ -113,6 +141,11 @@ ALIEN = {"node": "n2", "plane": "chip", "where": "4", "code": "80E18402"}
         (inside("occurrences", begin=None), "occurrences[0].begin", "integer"),
         (inside("timers", phase="sideways"), "timers[0].phase", "no phase 'sideways'"),
         (inside("timers", key=ALIEN), "timers[0].key.node", "a fault of 'n2'"),
+        (inside("counters", phase="sideways"), "counters[0].phase", "no phase 'sideways'"),
+        (inside("counters", level="Separate"), "counters[0].level", "no level of the chip plane"),
+        (inside("counters", key=ALIEN), "counters[0].key.node", "a fault of 'n2'"),
+        (inside("unknown", count=2**64), "unknown[0]", "that large"),
+        (inside("counters", times=[2**64]), "counters[0]", "that large"),
         (broken(clock=10**22), "clock", "no time and no count is that large"),
         (broken(clock=-(2**53) - 1), "clock", "no time and no count is that large"),
         (broken(scanned={"0": {"generation": 0, "offset": 2**63}}), "scanned.0", "that large"),
@@ -147,8 +180,15 @@ BIG = report(
     occurrences=tuple(occurrence(str(n // 4), n, 1_000 + n) for n in range(12)),
     totals={f"n1/chip/{n}/80E18402": 4 for n in range(20)},
     ids=bytes(64 * 8),
+    unknown=tuple(UnknownCode(Plane.CHIP, f"8F{n:06}", Source.DCMI, 2, 1, Millis(1), Millis(n)) for n in range(3)),
     recovered={f"n1/public/CCAE:{n}/220001001@9": Millis(n) for n in range(5)},
     timers=(DurationTimer(key("1"), "raised", Millis(5), Millis(5), EVENT),),
+    counters=(
+        TRIPPED,
+        replace(TRIPPED, key=key("7"), phase="released"),
+        FrequencyCounter(key("5"), "counting", (Millis(8),)),
+        FrequencyCounter(key("6"), "counting", (Millis(7),)),
+    ),
 )
 
 
@@ -156,13 +196,18 @@ BIG = report(
     ("limit", "stages"),
     [
         (100_000, []),
-        (4_400, ["occurrences"]),
-        (3_000, ["occurrences", "totals"]),
-        (2_700, ["occurrences", "totals", "ids"]),
-        (2_100, ["occurrences", "totals", "ids", "recovered"]),
-        (1_800, ["occurrences", "totals", "ids", "recovered", "occurrences"]),
-        (1_350, ["occurrences", "totals", "ids", "recovered", "occurrences", "timers"]),
-        (1_000, ["occurrences", "totals", "ids", "recovered", "occurrences", "timers", "active"]),
+        (5_500, ["occurrences"]),
+        (4_400, ["occurrences", "totals"]),
+        (4_000, ["occurrences", "totals", "unknown"]),
+        (3_500, ["occurrences", "totals", "unknown", "ids"]),
+        (3_100, ["occurrences", "totals", "unknown", "ids", "recovered"]),
+        (2_800, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences"]),
+        (2_000, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters"]),
+        (1_400, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers"]),
+        (
+            1_000,
+            ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers", "active"],
+        ),
     ],
 )
 def test_what_does_not_fit_is_cut_in_the_stated_order(limit: int, stages: list[str]) -> None:
@@ -177,6 +222,11 @@ def test_no_more_is_cut_than_needed_and_the_oldest_first() -> None:
     assert [one.id for one in BIG.occurrences if one not in one_less.occurrences] == ["0:0:0:0"]
 
 
+def test_of_the_counters_what_has_not_tripped_goes_first_and_the_longest_quiet_before_the_others() -> None:
+    left = [[one.key.where for one in fit(BIG, limit).counters] for limit in range(3_600, 1_400, -20)]
+    assert list(dict.fromkeys(map(tuple, left))) == [("4", "7", "5", "6"), ("4", "7", "5"), ("4", "7"), ("4",), ()]
+
+
 def test_the_worst_active_fault_goes_last() -> None:
     assert [fault.key.where for fault in fit(BIG, 700).active] == ["1"]
 
@@ -189,7 +239,7 @@ def test_what_is_published_is_never_over_256_kib() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(700, 5_500))
+@given(st.integers(700, 6_500))
 def test_at_every_limit_it_fits_and_one_less_cut_would_not(limit: int) -> None:
     small = fit(BIG, limit)
     size = len(encode(small))

@@ -84,6 +84,7 @@ def limits_of(settings: Settings, mode: Mode) -> Limits:
         executor=Executor(settings.reset.executor),
         reset_mode=_weakest(mode, settings.documents.reset_config.mode),
         volcano={"auto": None, "alive": True, "absent": False}[settings.volcano],
+        inference_jobs=settings.quiet.inference_jobs,
         joint_window=Millis(int(settings.rail.joint_window_s * SECOND)),
         link_fresh=Millis(int(settings.rail.link_fresh_s * SECOND)),
         borrow=BorrowPolicy(settings.rail.policy),

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
 from agent.domain.vocab import Millis, Mode, NodeName
 from agent.errors import AgentError, BadUsage
+from agent.ports import Progress
 
 LOOK_S = 5.0
 """How often the reader's progress is looked at for liveness."""
@@ -111,7 +112,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
                 settings.http.port,
                 lambda: watchdog.dead(wall_clock()),
                 lambda: not_ready(role),
-                lambda: samples(role, source),
+                lambda: samples(role, source.progress),
             )
             await server.open()
             stack.push_async_callback(server.close)
@@ -154,7 +155,7 @@ def not_ready(role: NodeRole) -> str:
     return "" if role.pulse.caught_up else "not caught up with the stream yet"
 
 
-def samples(role: NodeRole, source: KafkaFaultSource) -> Iterable[Sample]:
+def samples(role: NodeRole, progress: Callable[[], Mapping[int, Progress]]) -> Iterable[Sample]:
     """Metrics of the node role; label values come from closed lists only."""
     pulse = role.pulse
     yield "counter", "fault_agent_records", "Records read for this node", pulse.records, ()
@@ -162,9 +163,12 @@ def samples(role: NodeRole, source: KafkaFaultSource) -> Iterable[Sample]:
     yield "counter", "fault_agent_reports", "Reports acknowledged", pulse.reports, ()
     yield "counter", "fault_agent_report_failures", "Reports that had to be tried again", pulse.report_failures, ()
     yield "counter", "fault_agent_reasons_lost", "Reasons that the journal did not take in time", pulse.untold, ()
+    faults = sum(one.count for one in pulse.unknown)
+    yield "gauge", "fault_agent_unknown_codes", "Codes seen that no table of the policy knows", len(pulse.unknown), ()
+    yield "gauge", "fault_agent_unknown_faults", "Faults of those codes", faults, ()
     yield "gauge", "fault_agent_caught_up", "1 once the stream's end was reached", float(pulse.caught_up), ()
     yield "gauge", "fault_agent_standing_by", "1 while another agent reports this node", float(pulse.standing_by), ()
-    lag = sum(max(0, at.end - at.position) for at in source.progress().values())
+    lag = sum(max(0, at.end - at.position) for at in progress().values())
     yield "gauge", "fault_agent_lag_records", "Records not read yet in this node's partitions", lag, ()
     for reason, count in sorted(pulse.reasons.items()):
         yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

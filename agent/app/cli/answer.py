@@ -13,7 +13,8 @@ from agent.app.cli.show import folded, local_offset
 from agent.app.coordinator_role import UNKNOWN_AFTER
 from agent.app.standing import Evidence, Standing
 from agent.app.telling import Letter
-from agent.domain.events import ActiveFault, Decision, FaultKey
+from agent.domain.events import ActiveFault, Decision, FaultKey, FrequencyCounter
+from agent.domain.relation import Strategy
 from agent.domain.reset import due
 from agent.domain.vocab import JobId, Millis, NodeName, Reason, span_text, utc_text
 from agent.wire.audit import AuditLine, rfc3339
@@ -154,6 +155,7 @@ def now(asked: Asked, items: Sequence[Item], evidence: Evidence) -> Iterator[str
             yield f"  {word}  {many(len(which), 'fault')}"
     for job in dict.fromkeys(one.job for one in decisions if one.job):
         yield from _pending(job, standing)
+    yield from _kept_apart(decisions, standing)
     yield from _held(asked, standing)
     yield from _reports(asked, refs, evidence)
     if not refs and asked.kind != "node":
@@ -182,10 +184,27 @@ def _active(ref: str, fault: ActiveFault, jobs: Iterable[JobId], standing: Stand
         if standing.has_left(job, fault):
             place = "the device" if fault.devices else "the node"
             yield f"{_INSET}{job} has left {place}: it is no fault of the job now"
+    counter = standing.counters.get(ref.rpartition("@")[0])
+    if counter is not None:
+        yield f"{_INSET}{counted(counter)}"
+    kept = standing.kept.get(fault.occurrence)
+    if kept is not None:
+        yield f"{_INSET}kept back{'' if kept.until is None else f' until {utc_text(kept.until)}'} by {kept.rule}"
     timer = standing.timers.get(ref.rpartition("@")[0])
     if timer is not None and timer.phase in ("down", "up"):
         what = "raised if still down" if timer.phase == "down" else "cleared if still up"
         yield f"{_INSET}pending: {what} after {utc_text(timer.due)}"
+
+
+def counted(counter: FrequencyCounter) -> str:
+    """What the frequency rule of a fault has counted or done."""
+    match counter.phase:
+        case "counting":
+            return f"counted: {len(counter.times)} since {utc_text(counter.times[0])}"
+        case "released":
+            return f"tripped: {counter.level} at {utc_text(counter.tripped)}, released at {utc_text(counter.due)}"
+    ends = f"; released after {utc_text(counter.due)} if clean" if counter.due else ""
+    return f"tripped: {counter.level} at {utc_text(counter.tripped)}{ends}"
 
 
 def _pending(job: JobId, standing: Standing) -> Iterator[str]:
@@ -197,6 +216,21 @@ def _pending(job: JobId, standing: Standing) -> Iterator[str]:
             f"  pending  {job}  recovery {one.id} by {one.policy}: {one.phase}"
             f"{f' until {utc_text(until)}' if until is not None else ''}"
         )
+
+
+def _kept_apart(decisions: Iterable[Decision], standing: Standing) -> Iterator[str]:
+    """Devices separated by hand on the nodes told of, and pods of the jobs that a relation rule made faulty."""
+    told = list(decisions)
+    separations = standing.cluster.separations if standing.cluster is not None else {}
+    for node in dict.fromkeys(one.node for one in told if one.node):
+        for separated in separations.get(node, ()):
+            since = utc_text(separated.since)
+            yield f"  separated  {node} device {separated.device} for {separated.code} since {since}"
+    for job in dict.fromkeys(one.job for one in told if one.job):
+        ledger = standing.ledgers.get(job)
+        for uid, related in ledger.related.items() if ledger is not None else ():
+            word = Strategy.SEPARATE if related.separate else Strategy.SUB_HEALTH
+            yield f"  related  {job}  pod {uid}: {word} by {related.key} since {utc_text(related.since)}"
 
 
 def _held(asked: Asked, standing: Standing) -> Iterator[str]:

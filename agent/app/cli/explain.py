@@ -12,11 +12,11 @@ from typing import Any, Final
 import click
 
 from agent.app.bootstrap import policy_folder
-from agent.app.cli.policy import duration_words, policy_at, policy_option, told
+from agent.app.cli.policy import duration_words, frequency_words, policy_at, policy_option, told
 from agent.app.cli.show import shown_path
 from agent.domain.effects import Effect, describe
 from agent.domain.events import Rating
-from agent.domain.policy import CODE_SHAPES, CodeRule, DurationRule, Policy, well_formed
+from agent.domain.policy import CODE_SHAPES, CodeRule, DurationRule, FrequencyRule, Policy, well_formed
 from agent.domain.vocab import LEVELS, SECOND, Plane, Source
 
 LOOK_UP_ORDER: Final = (Source.DCMI, Source.LINGQU, Source.IPMI, Source.DPU, Source.PUBLIC)
@@ -160,6 +160,10 @@ def _duration(in_force: Policy, answer: _Answer) -> DurationRule | None:
     return in_force.duration(answer.code) if answer.plane in (Plane.CHIP, Plane.NETWORK) else None
 
 
+def _frequency(in_force: Policy, answer: _Answer) -> FrequencyRule | None:
+    return in_force.frequency(answer.code) if answer.plane in (Plane.CHIP, Plane.NETWORK) else None
+
+
 def _file(place: str) -> str:
     """A place of the policy as a path that can be opened: of the shipped files the folder is put before it."""
     if not place or "/" in place:
@@ -173,7 +177,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
     rating, effect, row = answer.rating, answer.effect, answer.row
-    duration = _duration(in_force, answer)
+    duration, frequency = _duration(in_force, answer), _frequency(in_force, answer)
     ranks = LEVELS[answer.plane]
     return {
         "code": answer.code,
@@ -205,6 +209,21 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
             "rank": ranks[duration.level],
             "effect": _effect(describe(answer.plane, duration.level)),
         },
+        "frequency": frequency
+        and {
+            "rule": frequency.name,
+            "place": frequency.place,
+            "level": frequency.level,
+            "time_window_s": frequency.window_ms // SECOND,
+            "times": frequency.times,
+            "release_time_window_s": frequency.release_ms // SECOND,
+        },
+        "tripped": frequency
+        and {
+            "level": frequency.level,
+            "rank": ranks[frequency.level],
+            "effect": _effect(describe(answer.plane, frequency.level)),
+        },
         "note": answer.note,
         "also": [
             {"source": source, "level": rule.level, "place": rule.place, "meaning": rule.meaning}
@@ -228,11 +247,18 @@ def _text(in_force: Policy, answer: _Answer) -> str:
     duration = _duration(in_force, answer)
     if duration is not None:
         lines.append(_line("duration", duration_words(in_force, answer.code)))
+    frequency = _frequency(in_force, answer)
+    if frequency is not None:
+        lines.append(_line("frequency", frequency_words(in_force, answer.code)))
+    if duration is not None:
         lines.append(f"  until it is raised ({rating.level}):")
     lines += _effect_lines(effect)
     if duration is not None:
         lines.append(f"  once it is raised ({duration.level}):")
         lines += _effect_lines(describe(answer.plane, duration.level))
+    if frequency is not None:
+        lines.append(f"  once it has tripped ({frequency.level}):")
+        lines += _effect_lines(describe(answer.plane, frequency.level))
     lines += [
         _line("also", f"{source}: {rule.level}, {rule.place}; ask with --source {source}")
         for source, rule in answer.also

@@ -16,7 +16,7 @@ from rich.table import Table
 from agent.app.bootstrap import export_policy, load_policy_at
 from agent.app.cli.show import console
 from agent.domain.policy import CodeRule, Policy
-from agent.domain.vocab import LEVELS, SECOND, Plane, Source
+from agent.domain.vocab import LEVELS, MANUAL, SECOND, Plane, Source
 
 TABLE_SOURCES: Final[Mapping[str, Source]] = {
     "chip": Source.DCMI,
@@ -147,6 +147,17 @@ def _plain(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
             }
             for rule in in_force.durations.values()
         ],
+        "frequencies": [
+            {
+                "code": rule.code,
+                "time_window_s": rule.window_ms // SECOND,
+                "times": rule.times,
+                "release_time_window_s": rule.release_ms // SECOND,
+                "level": rule.level,
+                "place": rule.place,
+            }
+            for rule in in_force.frequencies.values()
+        ],
         "public_resources": sorted(in_force.public_resources),
         "unknown_held_level": in_force.unknown_held_level,
     }
@@ -174,6 +185,10 @@ def _print(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
     out.print()
     for duration in in_force.durations.values():
         out.print(f"duration  {duration.code}: {duration_words(in_force, duration.code)}")
+    several = len(in_force.frequencies)
+    out.print(
+        f"frequency {several} codes have a rule; fault-agent explain CODE tells it" if several else "frequency none"
+    )
     out.print(f"public    {', '.join(sorted(in_force.public_resources)) or 'no resource is listened to'}")
     out.print(f"unknown   a held chip code is shown as {in_force.unknown_held_level}")
     out.print(f"digest    {in_force.digest}")
@@ -191,3 +206,16 @@ def duration_words(in_force: Policy, code: str) -> str:
         return ""
     down, up = rule.fault_timeout_ms // SECOND, rule.recover_timeout_ms // SECOND
     return f"{rule.level} after more than {down} s down, until more than {up} s up again ({rule.place})"
+
+
+def frequency_words(in_force: Policy, code: str) -> str:
+    """What the frequency rule of a code does, in one sentence; empty without one."""
+    rule = in_force.frequency(code)
+    if rule is None:
+        return ""
+    times = f"{rule.times} times" if rule.times > 1 else "once"
+    until = f"until the last recover is more than {rule.release_ms // SECOND} s ago" if rule.release_ms else ""
+    if rule.level == MANUAL:
+        until = f"until a person ends it{f', or {until}' if until else ''}"
+    what = "was raised by its duration" if in_force.duration(code) is not None else "occurred on one device"
+    return f"{rule.level} once it {what} {times} within {rule.window_ms // SECOND} s, {until} ({rule.place})"

@@ -4,15 +4,18 @@ The one rule: what a rule has counted comes from the report, what it counts to f
 with another policy at hand its numbers are not told.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.app.cli.asked import Asked, is_fault
 from agent.app.standing import Standing
+from agent.domain import frequency
 from agent.domain.duration import Phase, phase_of
-from agent.domain.events import ActiveFault, DurationTimer, FaultKey
-from agent.domain.policy import UNKNOWN_RULE, DurationRule, Policy
-from agent.domain.vocab import Millis, Plane, span_text, utc_text
+from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter
+from agent.domain.jobs.filters import filter_key
+from agent.domain.policy import UNKNOWN_RULE, DurationRule, FrequencyRule, Policy
+from agent.domain.relation import Strategy
+from agent.domain.vocab import MANUAL, Millis, Plane, span_text, utc_text
 
 _OVER_TIME = (Plane.CHIP, Plane.NETWORK)
 """Planes with rules over time."""
@@ -45,6 +48,8 @@ def asked_for(asked: Asked, standing: Standing) -> list[FaultKey]:
         return []
     keys = {who: fault.key for who, fault in standing.active.items()}
     keys |= {who: timer.key for who, timer in standing.timers.items()}
+    keys |= {who: counter.key for who, counter in standing.counters.items()}
+    keys |= {str(key): key for key in standing.separated}
     return [keys[who] for who in sorted(keys) if is_fault(f"{who}@{_since(standing.active.get(who))}", asked.ref)]
 
 
@@ -69,6 +74,15 @@ def words(key: FaultKey, standing: Standing, policy: Policy, at: Millis) -> Iter
         yield _table(fault, in_force)
     if key.plane in _OVER_TIME:
         yield from _duration(key, standing.timers.get(who), at, in_force)
+        yield from _frequency(key, standing.counters.get(who), at, in_force)
+    kept = standing.kept.get(fault.occurrence) if fault is not None else None
+    if kept is not None:
+        until = "for as long as that lasts" if kept.until is None else f"up to {utc_text(kept.until)}"
+        yield Word("quiet", f"kept back {until} by {kept.rule}", until=kept.until)
+    if fault is not None and in_force is not None:
+        yield from _related(fault, at, in_force)
+    yield from _related_pods(key, standing)
+    yield from _by_hand(key, standing)
 
 
 def _table(fault: ActiveFault, policy: Policy | None) -> Word:
@@ -111,6 +125,106 @@ def _duration(key: FaultKey, timer: DurationTimer | None, at: Millis, policy: Po
             yield Word(name, said, place, rule.level if rule is not None else "", passed, span, timer.due)
         case Phase.CLEAN:
             return
+
+
+def _frequency(key: FaultKey, counter: FrequencyCounter | None, at: Millis, policy: Policy | None) -> Iterator[Word]:
+    """The frequency rule of the code, or what the report has counted under another policy."""
+    rule = policy.frequency(key.code) if policy is not None else None
+    if counter is None:
+        if rule is not None:
+            yield Word(rule.name, f"nothing is counted; {rule.level} at {_trips(rule)}", rule.place, needed=rule.times)
+        return
+    name, place = (rule.name, rule.place) if rule is not None else (f"frequency:{key.code}", "")
+    match frequency.phase_of(counter):
+        case frequency.Phase.COUNTING:
+            yield _counting(counter, rule, at, name, place)
+        case frequency.Phase.HELD:
+            said = f"{counter.level} since {utc_text(counter.tripped)}; {_ends(counter, rule)}"
+            yield Word(name, said, place, counter.level)
+        case frequency.Phase.CLEAN if not counter.due:
+            said = f"{counter.level} since {utc_text(counter.tripped)}, recovered; {_ends(counter, rule)}"
+            yield Word(name, said, place, counter.level)
+        case frequency.Phase.CLEAN:
+            passed, span = max(0, at - counter.recovered), counter.due - counter.recovered
+            said = f"{counter.level} stays: clean for {span_text(passed)} of {span_text(span)}; released if still clean"
+            said += f" after {utc_text(counter.due)}"
+            yield Word(name, said, place, counter.level, passed, span, counter.due)
+        case frequency.Phase.RELEASED:
+            yield Word(
+                name, f"{counter.level} of {utc_text(counter.tripped)} was released at {utc_text(counter.due)}", place
+            )
+        case frequency.Phase.NONE:
+            return
+
+
+def _counting(counter: FrequencyCounter, rule: FrequencyRule | None, at: Millis, name: str, place: str) -> Word:
+    if rule is None:
+        return Word(name, f"{len(counter.times)} counted", place, counted=len(counter.times), until=counter.due)
+    counted = sum(at - one <= rule.window_ms for one in counter.times)
+    more = rule.times - counted
+    said = f"{counted} of {_trips(rule)} counted; {rule.level} with {more} more"
+    if counted:
+        oldest = min(one for one in counter.times if at - one <= rule.window_ms)
+        said += f", the oldest counts up to {utc_text(oldest + rule.window_ms)}"
+    return Word(name, said, place, "", counted, rule.times, counter.due)
+
+
+def _trips(rule: FrequencyRule) -> str:
+    return f"{rule.times} times within {span_text(rule.window_ms)}"
+
+
+def _ends(counter: FrequencyCounter, rule: FrequencyRule | None) -> str:
+    if counter.level == MANUAL:
+        return "held by the coordinator, until a person or its window releases it"
+    if rule is None or not rule.release_ms:
+        return "nothing releases it by itself"
+    return f"released once clean for longer than {span_text(rule.release_ms)}"
+
+
+def _by_hand(key: FaultKey, standing: Standing) -> Iterator[Word]:
+    """A manual separation of the device for this code, and what is counted towards one."""
+    cluster = standing.cluster
+    if cluster is None or key.plane is not Plane.CHIP:
+        return
+    since = standing.separated.get(key)
+    if since is not None:
+        yield Word("manual-separation", f"{MANUAL} since {utc_text(since)}, until released", level=MANUAL)
+    device = key.where
+    count = cluster.counts.get(key.node, {}).get(f"{device}/{key.code}")
+    if count is not None and count.times:
+        times = len(count.times)
+        said = f"{times} counted towards a manual separation (clusterd-config-cm), the newest of"
+        yield Word("manual-count", f"{said} {utc_text(count.times[-1])}", counted=times)
+
+
+def _related(fault: ActiveFault, at: Millis, policy: Policy) -> Iterator[Word]:
+    """The relation rules that know the code, as a trigger or as a fault that waits for one."""
+    code = filter_key(fault.key.code)
+    for rule in policy.relations:
+        waiting = {filter_key(one): one for one in rule.relations}
+        others = [one for key, one in waiting.items() if key != code]
+        if code == filter_key(rule.trigger):
+            said = f"a trigger: {rule.strategy} for pods on {_listed(rule.relations)}, once the job has all of them"
+            yield Word(rule.name, said, rule.place)
+        elif code in waiting:
+            due = Millis(fault.since + policy.relation_timeouts.get(waiting[code], 0))
+            wanted = f"{_listed((rule.trigger, *others))} in the job gives {rule.strategy} to the pods on it"
+            wait = f"waited for up to {utc_text(due)}" if at <= due else f"the wait for it was over at {utc_text(due)}"
+            yield Word(rule.name, f"{wanted}; {wait}", rule.place, until=due if at <= due else None)
+
+
+def _listed(codes: Iterable[str]) -> str:
+    return " and ".join(codes)
+
+
+def _related_pods(key: FaultKey, standing: Standing) -> Iterator[Word]:
+    """What relation rules have come to for pods because of this fault."""
+    for job, ledger in standing.ledgers.items():
+        for uid, one in ledger.related.items():
+            if one.key == key:
+                pod = next((member.pod for member in ledger.members if member.uid == uid), uid)
+                strategy = Strategy.SEPARATE if one.separate else Strategy.SUB_HEALTH
+                yield Word("relation", f"{strategy} for pod {pod} of {job} since {utc_text(one.since)}")
 
 
 def _needs(rule: DurationRule) -> str:

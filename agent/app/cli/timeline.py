@@ -36,6 +36,8 @@ _LOOK: Final = frozenset(
         Reason.NO_RESET_EXECUTOR,
         Reason.RECOVERY_ESCALATED,
         Reason.RECOVERY_FAILED,
+        Reason.SEPARATED,
+        Reason.RELATION_SEPARATE,
         Reason.RAIL_ADVISED,
         Reason.RAIL_REFUSED,
         Reason.NO_RANK,
@@ -122,17 +124,18 @@ def _line(at: int, reason: str, words: str, detail: str, *, look: bool) -> str:
 
 
 def _beside_level(level: str, detail: str) -> str:
-    """The detail of a rating (`once, <level> by <rule>, held for a person`) without the level, which stands before it,
-    and without a table's name, which says nothing new.
+    """The detail of a rating (`once, <level> by <rule>, held for a person; more`) without the level, which stands
+    before it, and without a table's name, which says nothing new.
     """
     if detail == level:
         return ""
-    rated = re.fullmatch(rf"(once, )?{re.escape(level)} by ([^\s,]+)(, held for a person)?", detail)
+    rated = re.fullmatch(rf"(once, )?{re.escape(level)} by ([^\s,;]+)(, held for a person)?(?:; (.*))?", detail)
     if rated is None:
         return detail
-    once, rule, held = rated.groups()
+    once, rule, held, more = rated.groups()
     by = "" if rule.endswith("-table") else "no table knows the code" if rule == "unknown-code" else f"by {rule}"
-    return ", ".join(filter(None, ("once" if once else "", by, "held for a person" if held else "")))
+    told = ", ".join(filter(None, ("once" if once else "", by, "held for a person" if held else "")))
+    return "; ".join(filter(None, (told, more)))
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -7,7 +7,7 @@ of others hold follows from the book; nothing is remembered in them.
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
-from agent.domain.cluster import placement, rails, recovery
+from agent.domain.cluster import placement, rails, recovery, relation, software
 from agent.domain.cluster.book import (
     ClusterBook,
     Draft,
@@ -46,14 +46,18 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
         return Verdict(deadlines={job_id: None})
     job = book.jobs.job(job_id)
     before = book.ledger(job_id)
-    draft = Draft(book, job_id, now, before, book.rails)
+    draft = Draft(book, job_id, now, before, book.rails, book.cluster)
+    if job is not None:
+        relation.follow(draft, job)
     recovery.follow(draft, job)
     if job is not None:
         placement.follow(draft, job, zone)
+        relation.forget(draft, job)
         followed = draft.ledger.courses
         recovery.consider(draft, job)
         if draft.ledger.courses != followed:
             draft.wake.append(now)  # its codes may already be gone: a fault may be over before it is read
+        software.count(draft, job)
         rails.delegate_hccs(draft, job)
         rails.consider(draft, job)
     elif draft.rails is not None:
@@ -64,6 +68,7 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
         decisions=tuple(draft.decisions),
         ledgers=_changes(book, job_id, None if gone else ledger),
         deadlines={job_id: recovery.wake_of(draft)},
+        cluster=None if draft.cluster is book.cluster else draft.cluster,
         rails=draft.rails if draft.rails != book.rails else None,
         plans={plan.job: plan for plan in draft.plans},
     )
@@ -89,7 +94,7 @@ _TAKEN = "entries were taken out by somebody else"
 
 def leave_act(book: ClusterBook, job_id: JobId, now: Millis) -> Verdict:
     """What ends for a job when act mode does: its recoveries leave, nothing else is decided."""
-    draft = Draft(book, job_id, now, book.ledger(job_id), None)
+    draft = Draft(book, job_id, now, book.ledger(job_id), None, book.cluster)
     recovery.leave(draft, book.jobs.job(job_id))
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, draft.ledger))
 
@@ -99,7 +104,7 @@ def adopt(book: ClusterBook, job_id: JobId, info: ResetInfo, now: Millis) -> Ver
     job = book.jobs.job(job_id)
     if job is None or job_id in book.frozen:
         return Verdict()
-    draft = Draft(book, job_id, now, book.ledger(job_id), None)
+    draft = Draft(book, job_id, now, book.ledger(job_id), None, book.cluster)
     recovery.adopt(draft, job, info)
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, draft.ledger))
 
@@ -109,7 +114,7 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
     ledger = book.ledgers.get(job_id)
     if ledger is None:
         return Verdict()
-    draft = Draft(book, job_id, now, ledger, None)
+    draft = Draft(book, job_id, now, ledger, None, book.cluster)
     courses = []
     for course in ledger.courses:
         merge = merged.get(course.recovery.id)

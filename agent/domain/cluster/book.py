@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
+from agent.domain.events import Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
+from agent.domain.isolation import Isolation
 from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
+from agent.domain.policy import Policy
 from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Answer
@@ -35,6 +37,8 @@ class Limits:
     """How far reset-config may be driven; without act no recovery is started."""
     volcano: bool | None = None
     """Is Volcano's plugin at work: True, False, or None = as seen in its own document."""
+    inference_jobs: tuple[str, ...] = ()
+    """Jobs whose RestartRequest is kept back for 60 s: `label=value`, `label` or `namespace/job`."""
     joint_window: Millis = Millis(3 * SECOND)
     link_fresh: Millis = Millis(MINUTE)
     borrow: BorrowPolicy = BorrowPolicy.PER_NPU
@@ -68,6 +72,8 @@ class Verdict:
     ledgers: Mapping[JobId, JobLedger | None] = field(default_factory=dict)
     """None: the job is gone and nothing of it is left to do."""
     deadlines: Mapping[JobId, Millis | None] = field(default_factory=dict)
+    wakes: Mapping[NodeName, Millis | None] = field(default_factory=dict)
+    """When a node's entry has to be looked at again; None: only when something changes."""
     cluster: ClusterLedger | None = None
     told: Mapping[str, Done] = field(default_factory=dict)
     """Occurrences of no job that have now been told."""
@@ -79,9 +85,11 @@ class Verdict:
 class ClusterBook:
     """All that the coordinator knows."""
 
-    def __init__(self, cluster: str, limits: Limits) -> None:
+    def __init__(self, cluster: str, limits: Limits, policy: Policy | None = None) -> None:
         self.cluster_id = cluster
         self.limits = limits
+        self.policy = policy or Policy()
+        """Rules over several faults of a job; the levels of faults come with the reports."""
         self.jobs = JobBook()
         self.reports: dict[NodeName, NodeReport] = {}
         self.ledgers: dict[JobId, JobLedger] = {}
@@ -93,6 +101,8 @@ class ClusterBook:
         """(namespace, job name) -> its rank table, completed ones only."""
         self.plans: dict[JobId, RailPlan] = {}
         self.deadlines: dict[JobId, Millis] = {}
+        self.wakes: dict[NodeName, Millis] = {}
+        """When a node's entry changes by the mere passing of time."""
         self.volcano_seen = False
         self.frozen: set[JobId] = set()
         """Jobs whose ledger could not be read: nothing is started or written for them."""
@@ -106,6 +116,12 @@ class ClusterBook:
         """Jobs whose ledger has changed; cleared by who stores them."""
         self.changed: set[Shared] = set(Shared)
         """Shared documents whose content may have changed; at the start all of them are looked at."""
+        self.isolation: Isolation | None = Isolation()
+        """Policy of manual separation; None: there is one and it could not be read yet, so nothing is counted."""
+        self.listed: dict[NodeName, frozenset[int]] = {}
+        """Devices that clusterd-manual-info-cm lists now."""
+        self.unlisted: set[NodeName] = set()
+        """Nodes whose value there cannot be read."""
         self.told: dict[str, Done] = {}
         """Occurrences that concern no job and have been told."""
         self.before = self.cluster
@@ -126,8 +142,10 @@ class ClusterBook:
         self.cluster = self.before = ClusterLedger(self.cluster_id)
         self.rails = RailLedger()
         self.told.clear()
-        for table in (self.entries, self.plans, self.deadlines, self.former, self.known_records, self.known_retries):
+        for table in (self.entries, self.plans, self.deadlines, self.wakes, self.former):
             table.clear()
+        self.known_records.clear()
+        self.known_retries.clear()
         self.frozen.clear()
         self.dirty.clear()
         self.changed.update(Shared)
@@ -144,6 +162,8 @@ def evolve(book: ClusterBook, verdict: Verdict) -> None:
         book.dirty.add(job)
     for job, deadline in verdict.deadlines.items():
         _put(book.deadlines, job, deadline)
+    for node, wake in verdict.wakes.items():
+        _put(book.wakes, node, wake)
     for node, entry in verdict.entries.items():
         _put(book.entries, node, entry)
         book.changed.add(Shared.VCJOB)
@@ -199,10 +219,13 @@ class Draft:
     now: Millis
     ledger: JobLedger
     rails: RailLedger | None
+    cluster: ClusterLedger
     decisions: list[Decision] = field(default_factory=list)
     marks: dict[str, Done] = field(default_factory=dict)
     plans: list[RailPlan] = field(default_factory=list)
     wake: list[Millis] = field(default_factory=list)
+    known: "list[tuple[Occurrence, int | None]] | None" = None
+    """The job's occurrences once they were gathered; deciding does not change them."""
 
     def is_done(self, key: str) -> bool:
         """Whether an occurrence was decided before, or in this draft."""
@@ -263,25 +286,6 @@ def reference(book: ClusterBook, occurrence: Occurrence) -> str:
         if fault.key == occurrence.key:
             return fault_ref(fault.key, fault.since)
     return fault_ref(occurrence.key, occurrence.begin)
-
-
-@dataclass(frozen=True, slots=True)
-class JobFault:
-    """An active fault together with one device of the job that it lies on (None: the whole node)."""
-
-    fault: ActiveFault
-    device: int | None
-
-
-def faults_of(book: ClusterBook, node: NodeName, devices: frozenset[int]) -> Iterator[JobFault]:
-    """Active faults of a node that concern these devices: on one of them, or on the whole node."""
-    report = book.reports.get(node)
-    for fault in report.active if report is not None else ():
-        if not fault.devices:
-            yield JobFault(fault, None)
-        for device in fault.devices:
-            if device in devices:
-                yield JobFault(fault, device)
 
 
 def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, int | None]]:

@@ -3,12 +3,15 @@
 The one rule: an entry follows from levels alone; a silent node keeps the entry it had.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from agent.domain.cluster import separation
 from agent.domain.cluster.book import ClusterBook, Verdict, cause_of, remembered
+from agent.domain.cluster.effective import SEPARATION_RULE, JobFault, faults_at
+from agent.domain.cluster.quiet import Quiet, felt_once, quiet_at
 from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
-from agent.domain.events import Decision, NodeReport, Occurrence
+from agent.domain.events import Decision, Occurrence
 from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node, with_update_time
 from agent.domain.ledger import ClusterLedger, Done, place_of, told_before
 from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
@@ -17,27 +20,40 @@ from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
 def decide_node(book: ClusterBook, node: NodeName, now: Millis) -> Verdict:
     """The node's entry as it should stand now, and a word on each occurrence that concerns no job."""
     told, decisions = _jobless(book, node, now)
-    entry = entry_of(book, node, now)
+    found = list(faults_at(book, node, now))
+    entry = _entry(book, node, [one for one, kept in found if kept is None], now)
+    ledger = _moved_on(book.cluster, told, now)
+    if node in book.reports:
+        ledger = _with_dropped(ledger, node, found)
+    separated = separation.follow(book, node, ledger, now)
+    ledger = separated.ledger
+    releases = [kept.until + 1 for _, kept in found if kept is not None and kept.until is not None]
+    releases += [separated.wake] if separated.wake is not None else []
+    wake = min(releases, default=None)
     return Verdict(
-        decisions=tuple(decisions),
+        decisions=(*decisions, *separated.decisions),
         told=told,
-        cluster=_moved_on(book.cluster, told, now),
+        cluster=None if ledger is book.cluster else ledger,
         entries={} if entry == book.entries.get(node) else {node: entry},
+        wakes={node: None if wake is None else Millis(wake)},
     )
 
 
 def entry_of(book: ClusterBook, node: NodeName, now: Millis) -> FaultNodeEntry | None:
     """The entry, with its UpdateTime kept while nothing else differs; None while the node is healthy."""
-    report = book.reports.get(node)
+    return _entry(book, node, [one for one, kept in faults_at(book, node, now) if kept is None], now)
+
+
+def _entry(book: ClusterBook, node: NodeName, found: Sequence[JobFault], now: Millis) -> FaultNodeEntry | None:
     vanished = node in book.vanished and bool(book.jobs.jobs_on(node))
-    if report is None and not vanished:
+    if book.reports.get(node) is None and not vanished and not found:
         return None
     used = book.jobs.devices_in_use(node)
     faults = NodeFaults(
         node,
-        devices=_devices(report, used),
-        switch_healthy=switch_status(_worst(report, Plane.SWITCH), bool(used)) != "UnHealthy",
-        node_healthy=node_status(_worst(report, Plane.NODE), bool(used)) != "UnHealthy",
+        devices=_devices(found, used),
+        switch_healthy=switch_status(_worst(found, Plane.SWITCH), bool(used)) != "UnHealthy",
+        node_healthy=node_status(_worst(found, Plane.NODE), bool(used)) != "UnHealthy",
         vanished=vanished,
         prefix=book.jobs.prefix_of(node) or "Ascend910",
         node_d_enabled=node in book.node_d,
@@ -46,28 +62,40 @@ def entry_of(book: ClusterBook, node: NodeName, now: Millis) -> FaultNodeEntry |
     return None if entry is None else with_update_time(book.entries.get(node), entry, now)
 
 
-def _devices(report: NodeReport | None, used: frozenset[int]) -> tuple[DeviceFault, ...]:
+def _devices(found: Iterable[JobFault], used: frozenset[int]) -> tuple[DeviceFault, ...]:
     """Every device fault but the held ones: those go into no document of others."""
-    found = []
-    for fault in report.active if report is not None else ():
-        if fault.held or fault.key.plane not in (Plane.CHIP, Plane.NETWORK, Plane.PUBLIC):
+    listed = []
+    for one in found:
+        fault, device = one.fault, one.device
+        if device is None or fault.held or fault.key.plane not in (Plane.CHIP, Plane.NETWORK, Plane.PUBLIC):
             continue
-        for device in fault.devices:
-            in_use = device in used
-            match fault.key.plane:
-                case Plane.NETWORK:
-                    healthy = network_healthy(fault.level)
-                case Plane.PUBLIC:
-                    healthy = public_healthy(fault.level, in_use)
-                case _:
-                    healthy = chip_healthy(fault.level, in_use)
-            found.append(DeviceFault(device, fault.key.plane, fault.key.code, fault.level, healthy))
-    return tuple(found)
+        in_use = device in used
+        match fault.key.plane:
+            case Plane.NETWORK:
+                healthy = network_healthy(fault.level)
+            case Plane.PUBLIC:
+                healthy = public_healthy(fault.level, in_use)
+            case _:
+                healthy = chip_healthy(fault.level, in_use)
+        code = "" if fault.rule == SEPARATION_RULE else fault.key.code
+        listed.append(DeviceFault(device, fault.key.plane, code, fault.level, healthy))
+    return tuple(listed)
 
 
-def _worst(report: NodeReport | None, plane: Plane) -> str:
-    levels = (f.level for f in (report.active if report is not None else ()) if f.key.plane is plane and not f.held)
+def _worst(found: Iterable[JobFault], plane: Plane) -> str:
+    levels = (one.fault.level for one in found if one.fault.key.plane is plane and not one.fault.held)
     return max(levels, key=LEVELS[plane].__getitem__, default="")
+
+
+def _with_dropped(
+    ledger: ClusterLedger, node: NodeName, found: Iterable[tuple[JobFault, Quiet | None]]
+) -> ClusterLedger:
+    """What is dropped is remembered for as long as it is active: its memory error may be over and forgotten sooner."""
+    now = {one.fault.occurrence for one, kept in found if kept is not None and kept.dropped}
+    if now == {id_ for id_, at in ledger.dropped.items() if at == node}:
+        return ledger
+    others = {id_: at for id_, at in ledger.dropped.items() if at != node}
+    return replace(ledger, dropped={**others, **dict.fromkeys(sorted(now), node)})
 
 
 def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[dict[str, Done], list[Decision]]:
@@ -90,7 +118,10 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[dict[str, 
         if remembered(book, occurrence):
             done[key] = Done(now, Reason.NO_JOB)  # the job tells it, in this very step, and may then forget the node
             continue
+        kept = None if occurrence.held else _quiet(book, occurrence, now)
         reason = Reason.HELD if occurrence.held else Reason.NO_JOB
+        if kept is not None:
+            reason = Reason.DROPPED if kept.dropped else Reason.QUIET
         done[key] = Done(now, reason)
         cause = cause_of(book, occurrence)
         decisions.append(
@@ -100,7 +131,7 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[dict[str, 
                 node=node,
                 fault=cause.fault,
                 level=cause.level,
-                detail=_why_no_job(book, node, occurrence),
+                detail=_why_no_job(book, node, occurrence) + (f"; {kept}" if kept is not None else ""),
                 occurrence=cause.occurrence,
                 trace=cause.trace,
             )
@@ -108,16 +139,23 @@ def _jobless(book: ClusterBook, node: NodeName, now: Millis) -> tuple[dict[str, 
     return done, decisions
 
 
-def _moved_on(ledger: ClusterLedger, told: Mapping[str, Done], now: Millis) -> ClusterLedger | None:
-    """The cluster's ledger with what has been told now, or None when that is nothing."""
+def _moved_on(ledger: ClusterLedger, told: Mapping[str, Done], now: Millis) -> ClusterLedger:
+    """The cluster's ledger with what has been told now."""
     if not told:
-        return None
+        return ledger
     places = dict(ledger.told)
     for key in told:
         place = place_of(key.partition("~")[0])
         if place is not None:
             places[place[1]] = max(places.get(place[1], (0, -1)), (place[0], place[2]))
     return replace(ledger, told=places, told_at=now)
+
+
+def _quiet(book: ClusterBook, occurrence: Occurrence, now: Millis) -> Quiet | None:
+    """The rule that keeps back what concerns no job, from all of its devices."""
+    places = occurrence.devices or (None,)
+    kept = [quiet_at(book, felt_once(book, occurrence), device, now) for device in places]
+    return kept[0] if all(kept) else None
 
 
 def _why_no_job(book: ClusterBook, node: NodeName, occurrence: Occurrence) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import tzinfo
 
-from agent.domain.cluster.book import Cause, ClusterBook, Draft, JobFault, faults_of, on_chip
+from agent.domain.cluster.book import Cause, Draft, on_chip
+from agent.domain.cluster.effective import JobFault, faults_of
 from agent.domain.effects import chip_healthy, node_status, switch_status
 from agent.domain.events import fault_ref
 from agent.domain.jobs import FaultScheduling, Job, Pod
@@ -18,8 +19,9 @@ from agent.domain.vocab import NodeName, Plane, Reason
 _STRENGTH = {
     RescheduleReason.SUB_HEALTH_FAULT: 0,
     RescheduleReason.POD_FAILED: 1,
-    RescheduleReason.CARD_UNHEALTHY: 2,
-    RescheduleReason.NODE_UNHEALTHY: 3,
+    RescheduleReason.RELATION_FAULT_SEPARATE: 2,
+    RescheduleReason.CARD_UNHEALTHY: 3,
+    RescheduleReason.NODE_UNHEALTHY: 4,
 }
 """Of several reasons for one pod the strongest is told; a card outranks a failed pod and so costs no retry."""
 _UNWATCHED = (FaultScheduling.ABSENT, FaultScheduling.OFF, FaultScheduling.BAD)
@@ -41,7 +43,7 @@ def follow(draft: Draft, job: Job, zone: tzinfo) -> None:
     if whole:
         hit = [suspect for suspect in suspects if suspect.uid in gone]
         if hit:
-            _record(draft, hit, gone, zone)
+            _record(draft, job, hit, gone, zone)
         suspects = tuple(suspect for suspect in suspects if suspect.uid not in gone)
         kept = placed
     else:
@@ -92,7 +94,7 @@ def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[st
     before = {suspect.uid: suspect for suspect in draft.ledger.suspects}
     found: list[Suspect] = []
     for uid, member in members.items():
-        reason = _reason(draft.book, job, member, there.get(uid))
+        reason = _reason(draft, job, member, there.get(uid))
         known = before.get(uid)
         if reason is not None and known is not None and _STRENGTH[known.reason] >= _STRENGTH[reason]:
             found.append(known)
@@ -104,20 +106,25 @@ def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[st
     return tuple(found)
 
 
-def _reason(book: ClusterBook, job: Job, member: Member, pod: Pod | None) -> RescheduleReason | None:
+def _reason(draft: Draft, job: Job, member: Member, pod: Pod | None) -> RescheduleReason | None:
     """Why this pod would have to be replaced, the strongest first (volcano rescheduling reschedule.go:1006)."""
-    reasons = set(_fault_reasons(book, job, member))
+    reasons = set(_fault_reasons(draft, job, member))
+    related = draft.ledger.related.get(member.uid)
+    if related is not None and related.separate:
+        reasons.add(RescheduleReason.RELATION_FAULT_SEPARATE)
+    elif related is not None and job.settings.sub_healthy_strategy != "ignore":
+        reasons.add(RescheduleReason.SUB_HEALTH_FAULT)
     failed = pod is not None and (pod.phase == "Failed" or any(pod.exit_codes))
     if failed and job.settings.fault_retry_times:
         reasons.add(RescheduleReason.POD_FAILED)
     return max(reasons, key=_STRENGTH.__getitem__, default=None)
 
 
-def _fault_reasons(book: ClusterBook, job: Job, member: Member) -> Iterator[RescheduleReason]:
-    if member.node in book.vanished:
+def _fault_reasons(draft: Draft, job: Job, member: Member) -> Iterator[RescheduleReason]:
+    if member.node in draft.book.vanished:
         yield RescheduleReason.NODE_UNHEALTHY
     sub_health = job.settings.sub_healthy_strategy != "ignore"
-    for found in faults_of(book, member.node, frozenset(member.devices)):
+    for found in faults_of(draft.book, member.node, frozenset(member.devices), job, draft.now):
         reason = _of_fault(found)
         if reason is not None and (reason is not RescheduleReason.SUB_HEALTH_FAULT or sub_health):
             yield reason
@@ -143,7 +150,7 @@ def _of_fault(found: JobFault) -> RescheduleReason | None:
             return None
 
 
-def _record(draft: Draft, hit: list[Suspect], gone: dict[str, Member], zone: tzinfo) -> None:
+def _record(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member], zone: tzinfo) -> None:
     """The restart that has been carried out: one record, and one retry less if failed pods alone were its reason."""
     tasks = [TaskReason(one.reason, gone[one.uid].pod, gone[one.uid].node, gone[one.uid].rank_index) for one in hit]
     records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
@@ -152,14 +159,14 @@ def _record(draft: Draft, hit: list[Suspect], gone: dict[str, Member], zone: tzi
         draft.ledger = replace(draft.ledger, retry_times=draft.ledger.retry_times - 1)
     names = ", ".join(f"{task.pod} on {task.node} ({task.reason})" for task in tasks[:3])
     more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
-    draft.say(Reason.RESCHEDULE_RECORDED, f"replaced: {names}{more}", _cause(draft, hit, gone))
+    draft.say(Reason.RESCHEDULE_RECORDED, f"replaced: {names}{more}", _cause(draft, job, hit, gone))
 
 
-def _cause(draft: Draft, hit: list[Suspect], gone: dict[str, Member]) -> Cause:
+def _cause(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member]) -> Cause:
     """The first active fault on what was lost, if it is still there."""
     for one in hit:
         member = gone[one.uid]
-        for found in faults_of(draft.book, member.node, frozenset(member.devices)):
+        for found in faults_of(draft.book, member.node, frozenset(member.devices), job, draft.now):
             if _of_fault(found) is one.reason:
                 fault = found.fault
                 reference = fault_ref(fault.key, fault.since)

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause_of, occurrences_of, was_over
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause_of, was_over
+from agent.domain.cluster.kept import free_since, known_occurrences, release_of
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Link, Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, env_from, flap_threshold_ms
@@ -43,18 +44,18 @@ _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 def consider(draft: Draft, job: Job) -> None:
     """Judge the link faults of the job whose time has come, and note when the next ones are due."""
     _renew(draft, job)
-    pending = [one for one in _links(draft.book, draft.job) if not draft.is_done(_key(one))]
+    pending = [one for one in _links(draft) if not draft.is_done(_key(one))]
     while pending:
         first = pending[0].begin
         window = [one for one in pending if one.begin <= first + draft.book.limits.joint_window]
-        ready = _ready_at(draft, window)
+        ready = _ready_at(draft, job, window)
         if draft.now < ready:
             _tell_waiting(draft, window, ready)
             draft.wake.append(ready)
             break
         _ask(draft, job, window)
         pending = [one for one in pending if one not in window]
-    for one in _links(draft.book, draft.job):
+    for one in _links(draft):
         if one.end is not None and draft.is_done(_key(one)) and not draft.is_done(f"{_key(one)}~back"):
             _tell_back(draft, job, one)
 
@@ -74,10 +75,11 @@ def _key(occurrence: Occurrence) -> str:
     return f"rail~{occurrence.id}"
 
 
-def _links(book: ClusterBook, job: JobId) -> Iterator[Occurrence]:
+def _links(draft: Draft) -> Iterator[Occurrence]:
     """Link-down occurrences on devices of the job, oldest first; not what a duration rule made of them."""
+    book, job = draft.book, draft.job
     nodes = book.jobs.nodes_of(job)
-    for occurrence, device in occurrences_of(book, job):
+    for occurrence, device in known_occurrences(draft):
         if device is None or occurrence.raised or occurrence.key.plane is not Plane.NETWORK:
             continue
         if occurrence.key.node not in nodes:
@@ -86,12 +88,15 @@ def _links(book: ClusterBook, job: JobId) -> Iterator[Occurrence]:
             yield occurrence
 
 
-def _ready_at(draft: Draft, window: list[Occurrence]) -> Millis:
-    """When the window can be judged: it is complete, and each fault has ended or outlasted the retransmission."""
+def _ready_at(draft: Draft, job: Job, window: list[Occurrence]) -> Millis:
+    """When the window can be judged: it is complete, no fault of it is kept back any more, and each has ended or
+    outlasted the retransmission.
+    """
     complete = window[0].begin + draft.book.limits.joint_window + 1
     threshold = _threshold(draft)
     outlasted = (one.begin + math.floor(threshold) + 1 for one in window if one.end is None)
-    return Millis(max(complete, *outlasted, 0))
+    kept = (release_of(draft, job, one, int(one.key.where)) or 0 for one in window if one.end is None)
+    return Millis(max(complete, *outlasted, *kept, 0))
 
 
 def _tell_waiting(draft: Draft, window: list[Occurrence], ready: Millis) -> None:
@@ -118,7 +123,8 @@ def _ranks(draft: Draft, one: Occurrence) -> tuple[int, ...]:
 
 def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     """One question, one answer, one reservation of all its NPUs."""
-    too_old = [one for one in window if draft.now - one.begin > draft.book.limits.max_event_age]
+    oldest = draft.now - draft.book.limits.max_event_age
+    too_old = [one for one in window if free_since(draft, one, int(one.key.where)) < oldest]
     before_act = [one for one in window if one not in too_old and _before_act(draft, one)]
     for reason, ones in ((Reason.TOO_OLD, too_old), (Reason.BEFORE_ACT, before_act)):
         for one in ones:
@@ -212,7 +218,7 @@ def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
 
 def delegate_hccs(draft: Draft, job: Job) -> None:
     """Faults of the super-pod switches lie on the HCCS plane: told once that the switches answer them, not a borrow."""
-    for occurrence, device in occurrences_of(draft.book, draft.job):
+    for occurrence, device in known_occurrences(draft):
         key = f"hccs~{occurrence.id}"
         if device is not None or occurrence.key.plane is not Plane.SWITCH or draft.is_done(key):
             continue

@@ -11,15 +11,14 @@ from agent.domain.cluster.book import (
     Cause,
     ClusterBook,
     Draft,
-    JobFault,
     cause_of,
-    faults_of,
-    occurrences_of,
     on_chip,
     was_over,
 )
+from agent.domain.cluster.effective import JobFault, faults_of
+from agent.domain.cluster.kept import decidable, key_of
 from agent.domain.effects import node_status, switch_status
-from agent.domain.events import Occurrence, fault_ref
+from agent.domain.events import ActiveFault, Occurrence, fault_ref
 from agent.domain.jobs import FaultScheduling, Job
 from agent.domain.ledger import Course
 from agent.domain.reset import (
@@ -39,7 +38,7 @@ from agent.domain.reset import (
     start,
     step,
 )
-from agent.domain.vocab import JobId, Millis, Mode, NodeName, Plane, Reason
+from agent.domain.vocab import JobId, Millis, Mode, NodeName, OccurrenceId, Plane, Reason, Source
 
 _RUNNING = (Phase.UNRECOVERED, Phase.SETTLING)
 _IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
@@ -47,14 +46,11 @@ _IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
 
 def consider(draft: Draft, job: Job) -> None:
     """Decide every occurrence of the job that was not decided before, oldest first."""
-    for occurrence, device in occurrences_of(draft.book, draft.job):
-        key = f"{occurrence.id}~{occurrence.level}~{'-' if device is None else device}"
-        if draft.is_done(key):
-            continue
+    for occurrence, device, free in decidable(draft, job):
         cause = cause_of(draft.book, occurrence, ranks_on(draft.book, job.id, occurrence.key.node, device))
-        reason, detail = _judge(draft, job, occurrence, device, cause)
+        reason, detail = _judge(draft, job, occurrence, device, cause, free)
         draft.say(reason, detail, cause, document_of(job) if reason in _TOUCHING else "")
-        draft.mark(key, reason)
+        draft.mark(key_of(occurrence, device), reason)
 
 
 _TOUCHING = frozenset({Reason.RECOVERY_STARTED, Reason.RECOVERY_JOINED, Reason.RECOVERY_ESCALATED})
@@ -77,9 +73,11 @@ def ranks_on(book: ClusterBook, job: JobId, node: NodeName, device: int | None) 
     return tuple(sorted(found))
 
 
-def _judge(draft: Draft, job: Job, occurrence: Occurrence, device: int | None, cause: Cause) -> tuple[Reason, str]:
+def _judge(
+    draft: Draft, job: Job, occurrence: Occurrence, device: int | None, cause: Cause, free: Millis
+) -> tuple[Reason, str]:
     policy = policy_of(occurrence.level)
-    nature = _by_nature(draft, occurrence, policy)
+    nature = _by_nature(draft, occurrence, policy, free)
     if nature is not None:
         return nature
     if was_over(draft.book, draft.job, occurrence, device):
@@ -92,7 +90,7 @@ def _judge(draft: Draft, job: Job, occurrence: Occurrence, device: int | None, c
     return _start_or_join(draft, job, occurrence, device, cause)
 
 
-def _by_nature(draft: Draft, occurrence: Occurrence, policy: Policy) -> tuple[Reason, str] | None:
+def _by_nature(draft: Draft, occurrence: Occurrence, policy: Policy, free: Millis) -> tuple[Reason, str] | None:
     """Reasons that lie in the fault itself."""
     limits, ledger = draft.book.limits, draft.book.cluster
     if occurrence.held:
@@ -107,7 +105,7 @@ def _by_nature(draft: Draft, occurrence: Occurrence, policy: Policy) -> tuple[Re
         return Reason.ISOLATION_ONLY, f"{occurrence.level} is answered by isolation, not in place"
     if ledger.act_since is not None and occurrence.begin < ledger.act_since:
         return Reason.BEFORE_ACT, "it began before the agent began to act"
-    if draft.now - occurrence.begin > limits.max_event_age:
+    if draft.now - free > limits.max_event_age:
         return Reason.TOO_OLD, f"older than {limits.max_event_age // 1000} s"
     return None
 
@@ -134,7 +132,7 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
 def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, cause: Cause) -> tuple[Reason, str]:
     book, now, limits = draft.book, draft.now, draft.book.limits
     node = occurrence.key.node
-    isolating = next(isolations(book, job), None)
+    isolating = next(isolations(draft, job), None)
     if isolating is not None:
         return Reason.ISOLATION_ONLY, f"the job already has {fault_ref(isolating.fault.key, isolating.fault.since)}"
     policy, devices = _affected(draft, job, node, occurrence, device)
@@ -178,7 +176,7 @@ def _affected(
     codes: dict[int, set[str]] = {device: {occurrence.key.code}}
     policy = policy_of(occurrence.level)
     logic = {device: occurrence.logic_id}
-    for found in faults_of(book, node, mine):
+    for found in faults_of(book, node, mine, job, draft.now):
         if found.device is None or found.fault.key.plane is not Plane.CHIP or found.fault.held:
             continue
         wanted = policy_of(found.fault.level)
@@ -206,10 +204,17 @@ def _device(
     )
 
 
-def isolations(book: ClusterBook, job: Job) -> Iterator[JobFault]:
-    """Active faults that take a device or a node of the job away from it: in place nothing can be recovered then."""
+def isolations(draft: Draft, job: Job) -> Iterator[JobFault]:
+    """Faults that take a device, a node or a pod of the job away from it: in place nothing can be recovered then."""
+    book, now = draft.book, draft.now
+    there = {pod.uid for pod in book.jobs.pods_of(job.id)}
+    for uid, related in draft.ledger.related.items():
+        if related.separate and uid in there:
+            key, id_ = related.key, OccurrenceId(related.occurrence)
+            source = Source.LINGQU if key.plane is Plane.SWITCH else Source.HCCN
+            yield JobFault(ActiveFault(key, related.since, "SeparateNPU", "relation", id_, source), None)
     for node in book.jobs.nodes_of(job.id):
-        for found in faults_of(book, node, frozenset(book.jobs.devices_of(job.id, node))):
+        for found in faults_of(book, node, frozenset(book.jobs.devices_of(job.id, node)), job, now):
             fault = found.fault
             if fault.held:
                 continue
@@ -230,7 +235,7 @@ def follow(draft: Draft, job: Job | None) -> None:
         for signal in _signals(draft, job, course):
             moved = step(current.recovery, signal, draft.now, draft.book.limits.reset)
             if moved is not None:
-                because = _because(draft.book, job, signal)
+                because = _because(draft, job, signal)
                 current = _take(draft, current, moved, cause_of_course(current), job, because)
 
 
@@ -247,10 +252,10 @@ _WORDS = {
 }
 
 
-def _because(book: ClusterBook, job: Job | None, signal: Signal) -> str:
+def _because(draft: Draft, job: Job | None, signal: Signal) -> str:
     """What moved a recovery, for people."""
     if signal is Signal.ISOLATION_FAULT and job is not None:
-        found = next(isolations(book, job), None)
+        found = next(isolations(draft, job), None)
         if found is not None:
             return f"isolating fault {fault_ref(found.fault.key, found.fault.since)}"
     return _WORDS.get(signal, str(signal))
@@ -295,10 +300,10 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
     if book.limits.reset_mode is not Mode.ACT:
         yield Signal.LEAVE_ACT
     if recovery.phase in _RUNNING:
-        if next(isolations(book, job), None) is not None:
+        if next(isolations(draft, job), None) is not None:
             yield Signal.ISOLATION_FAULT
         if recovery.node in book.reports:  # otherwise nothing is known of the codes, which is not that they have gone
-            yield Signal.CODES_BACK if codes_there(book, job.id, recovery) else Signal.CODES_GONE
+            yield Signal.CODES_BACK if codes_there(draft, job, recovery) else Signal.CODES_GONE
     yield Signal.DEADLINE
 
 
@@ -311,15 +316,17 @@ def _replaced(draft: Draft, job: Job, course: Course, there: set[str]) -> bool:
     return job.placed and (not there <= members or members.isdisjoint(set(course.pods) - there))
 
 
-def codes_there(book: ClusterBook, job: JobId, recovery: Recovery) -> bool:
+def codes_there(draft: Draft, job: Job, recovery: Recovery) -> bool:
     """Whether a device of the recovery still has a fault that needs it."""
-    devices = frozenset(one.device for one in recovery.devices) & frozenset(book.jobs.devices_of(job, recovery.node))
+    devices = frozenset(one.device for one in recovery.devices) & frozenset(
+        draft.book.jobs.devices_of(job.id, recovery.node)
+    )
     return any(
         found.device is not None
         and found.fault.key.plane is Plane.CHIP
         and not found.fault.held
         and policy_of(found.fault.level) in _IN_PLACE
-        for found in faults_of(book, recovery.node, devices)
+        for found in faults_of(draft.book, recovery.node, devices, job, draft.now)
     )
 
 

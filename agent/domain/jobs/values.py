@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, parse_filter
 from agent.domain.vocab import JobId, Millis, NodeName
 
 
@@ -264,6 +265,13 @@ class JobLabels:
     """Annotation fault-agent/in-place-recovery: `on`, `off`, or empty."""
     comm_mode: str = ""
     """Annotation fault-agent/comm-mode: `ranktable`, `rootinfo`, or empty."""
+    quiet_codes: Filter = field(default_factory=Filter)
+    quiet_levels: Filter = field(default_factory=Filter)
+    """What the two filter annotations keep quiet, and for how long."""
+    strategies: frozenset[str] = frozenset()
+    """Words of annotation recover-strategy, such as `retry` and `recover-in-place`."""
+    stress_test: bool = False
+    """Annotation fault-agent/stress-test `on`: the job runs the online stress test now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +363,9 @@ def parse_labels(
     scheduling = label("fault-scheduling", *(s for s in FaultScheduling if s and s is not FaultScheduling.BAD))
     if not scheduling and labels.get("fault-scheduling"):
         scheduling = FaultScheduling.BAD
+    filters = {key: parse_filter(annotations.get(key, "")) for key in (FILTER_CODES, FILTER_LEVELS)}
+    for key, found in filters.items():
+        findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS
     settings = JobLabels(
         fault_scheduling=FaultScheduling(scheduling),
@@ -368,6 +379,10 @@ def parse_labels(
         pod_only=service or annotations.get("huawei.com/recover_policy_path") == "pod",
         in_place=annotation("fault-agent/in-place-recovery", "on", "off"),
         comm_mode=annotation("fault-agent/comm-mode", "ranktable", "rootinfo"),
+        quiet_codes=filters[FILTER_CODES],
+        quiet_levels=filters[FILTER_LEVELS],
+        strategies=frozenset(word.strip() for word in annotations.get("recover-strategy", "").split(",")) - {""},
+        stress_test=annotation("fault-agent/stress-test", "on", "off") == "on",
     )
     return settings, tuple(findings)
 

@@ -2,8 +2,8 @@
 
 The one rule: a book changes only by `evolve`, with the changes that `decide`, `tick` or `probe` gave for it.
 
-Device sources: stream order decides, times are for show. Public sources: time decides. A fault under a duration rule
-that was raised stays active after its recover until it has been clean for long enough.
+Device sources: stream order decides, times are for show. Public sources: time decides. What a rule over time
+raised stays active after its recover until it has been clean for long enough.
 """
 
 from agent.domain.node.book import NodeBook, evolve, next_deadline

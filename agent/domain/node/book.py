@@ -10,9 +10,21 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from typing import Final, Self
 
-from agent.domain.events import ActiveFault, DurationTimer, Link, NodeReport, Occurrence, Scanned
+from agent.domain import duration, frequency
+from agent.domain.events import (
+    ActiveFault,
+    DurationTimer,
+    FaultKey,
+    FrequencyCounter,
+    Link,
+    NodeReport,
+    Occurrence,
+    Scanned,
+    UnknownCode,
+)
+from agent.domain.node import unknown
 from agent.domain.node.changes import Advanced, Change, Outcome, Placed, Policed, Probed, Recovered, Skipped
-from agent.domain.vocab import MINUTE, Millis, NodeName, OccurrenceId
+from agent.domain.vocab import L2_LINK_DOWN, MINUTE, Millis, NodeName, OccurrenceId, Plane
 
 IDS_KEPT: Final = 1024
 """A message id seen among the last so many is a repeat."""
@@ -36,6 +48,8 @@ class NodeBook:
         "_ring",
         "active",
         "clock",
+        "counters",
+        "l2_ports",
         "links",
         "max_event_age",
         "node",
@@ -45,6 +59,7 @@ class NodeBook:
         "scanned",
         "timers",
         "totals",
+        "unknown",
     )
 
     def __init__(self, node: NodeName, max_event_age: Millis = MAX_EVENT_AGE) -> None:
@@ -58,8 +73,12 @@ class NodeBook:
         self.totals: dict[str, int] = {}
         """Identity -> occurrences so far; the longest quiet identity first."""
         self.timers: dict[str, DurationTimer] = {}
+        self.counters: dict[str, FrequencyCounter] = {}
         self.recovered: dict[str, Recovered] = {}
         self.links: dict[int, Link] = {}
+        self.l2_ports: dict[str, dict[str, FaultKey]] = {}
+        """Switch chip -> its ports whose link to L2 is down, by identity."""
+        self.unknown: dict[str, UnknownCode] = {}
         self._ring: deque[bytes] = deque()
         self._marks: set[bytes] = set()
         self._due: list[tuple[Millis, str]] = []
@@ -71,8 +90,8 @@ class NodeBook:
         """Whether this message id is among the last 1,024."""
         return mark in self._marks
 
-    def overdue(self, now: Millis) -> list[DurationTimer]:
-        """Timers whose deadline lies before `now` (ms), earliest first. Costs what it returns."""
+    def overdue(self, now: Millis) -> list[FaultKey]:
+        """Whose deadlines lie before `now` (ms), earliest first. Costs what it returns."""
         if not self._due or self._due[0][0] >= now:
             return []
         found: list[tuple[Millis, str]] = []
@@ -82,7 +101,12 @@ class NodeBook:
             if at < len(self._due) and self._due[at][0] < now:
                 found.append(self._due[at])
                 todo += (2 * at + 1, 2 * at + 2)
-        return [self.timers[who] for due, who in sorted(set(found)) if _live(self.timers.get(who), due)]
+        keys: dict[str, FaultKey] = {}
+        for due, who in sorted(found):
+            holder = self.timers.get(who) or self.counters.get(who)
+            if holder is not None and _live(self, who, due):
+                keys.setdefault(who, holder.key)
+        return list(keys.values())
 
     def report(
         self, cluster: str, epoch: int, seq: int, instance: str, *, machine: str = "", caught_up: bool = False
@@ -103,9 +127,11 @@ class NodeBook:
             occurrences=tuple(one for several in self.occurrences.values() for one in several),
             totals=dict(self.totals),
             timers=tuple(self.timers.values()),
+            counters=tuple(self.counters.values()),
             recovered={f"{who}@{last.told}": last.at for who, last in self.recovered.items()},
             ids=b"".join(self._ring),
             links=dict(self.links),
+            unknown=tuple(self.unknown.values()),
         )
 
     @classmethod
@@ -120,8 +146,12 @@ class NodeBook:
         book.scanned.update(report.scanned)
         book.links.update(report.links)
         book.totals.update(report.totals)
-        book.active.update((str(fault.key), fault) for fault in report.active)
+        book.unknown.update((f"{one.plane}/{one.code}", one) for one in report.unknown)
+        for fault in report.active:
+            book.active[str(fault.key)] = fault
+            _note_port(book, str(fault.key), fault.key, there=True)
         book.timers.update((str(timer.key), timer) for timer in report.timers)
+        book.counters.update((str(counter.key), counter) for counter in report.counters)
         for one in report.occurrences:
             who = str(one.key)
             book.occurrences[who] = (*book.occurrences.get(who, ()), one)
@@ -135,11 +165,22 @@ class NodeBook:
         usable = len(report.ids) - len(report.ids) % MARK_BYTES
         for start in range(0, usable, MARK_BYTES):
             _remember(book, report.ids[start : start + MARK_BYTES])
-        book._due = [(timer.due, who) for who, timer in book.timers.items() if timer.phase != "raised"]
+        book._due = [(timer.due, who) for who, timer in book.timers.items() if duration.running(timer)]
+        book._due += [(counter.due, who) for who, counter in book.counters.items() if frequency.releasing(counter)]
         heapify(book._due)
-        for who in {**book.occurrences, **book.recovered}:
+        for who in {**book.occurrences, **book.recovered, **book.counters}:
             _schedule(book, who)
         return book
+
+
+def l2_chip(key: FaultKey) -> str:
+    """The switch chip whose port to L2 this fault is about; empty for any other fault, or when port or chip is not
+    told.
+    """
+    if key.code != L2_LINK_DOWN or key.plane is not Plane.SWITCH:
+        return ""
+    chip, _, port = key.where.partition(".")
+    return "" if "-" in (chip, port) else chip
 
 
 def message_mark(message_id: str) -> bytes:
@@ -163,6 +204,8 @@ def evolve(book: NodeBook, change: Change) -> None:
             book.scanned.setdefault(change.partition, change.at)
         case Policed():
             book.policy = change.digest
+            for name in change.learned:
+                book.unknown.pop(name, None)
         case Probed():
             for device, state in change.links.items():
                 if state in ("up", "down"):
@@ -179,12 +222,15 @@ def _settle(book: NodeBook, change: Outcome) -> None:
         book.active[who] = change.active
     else:
         book.active.pop(who, None)
+    if change.key.plane is Plane.SWITCH:
+        _note_port(book, who, change.key, there=change.active is not None)
     if change.timer is not None:
-        if book.timers.get(who) != change.timer and change.timer.phase != "raised":
+        if book.timers.get(who) != change.timer and duration.running(change.timer):
             heappush(book._due, (change.timer.due, who))
         book.timers[who] = change.timer
     else:
         book.timers.pop(who, None)
+    _count(book, who, change.counter)
     if change.recovered is not None and book.recovered.get(who) != change.recovered:
         book.recovered[who] = change.recovered
         _plan(book, who, Millis(change.recovered.told + book.max_event_age))
@@ -202,9 +248,34 @@ def _settle(book: NodeBook, change: Outcome) -> None:
         if len(book.totals) > TOTALS_KEPT:
             _forget(book)
         _plan(book, who, _last_day(book, change.begun))
+    if change.unknown and change.event is not None:
+        unknown.note(book.unknown, change.event)
     if change.link is not None and change.key.where.isdecimal():
         book.links[int(change.key.where)] = change.link
     _tidy(book)
+
+
+def _note_port(book: NodeBook, who: str, key: FaultKey, *, there: bool) -> None:
+    chip = l2_chip(key)
+    if not chip:
+        return
+    ports = book.l2_ports.setdefault(chip, {})
+    if there:
+        ports[who] = key
+    else:
+        ports.pop(who, None)
+    if not ports:
+        del book.l2_ports[chip]
+
+
+def _count(book: NodeBook, who: str, counter: FrequencyCounter | None) -> None:
+    if counter is None:
+        book.counters.pop(who, None)
+    elif book.counters.get(who) != counter:
+        if frequency.releasing(counter):
+            heappush(book._due, (counter.due, who))
+        book.counters[who] = counter
+    _plan_forgetting(book, who)
 
 
 def _close(book: NodeBook, who: str, done: OccurrenceId, end: Millis) -> None:
@@ -237,16 +308,20 @@ def _advance(book: NodeBook, change: Advanced) -> None:
 
 def _expire(book: NodeBook, who: str) -> None:
     kept = []
-    for one in book.occurrences.pop(who, ()):
+    for one in book.occurrences.get(who, ()):
         if _last_day(book, one) >= book.clock:
             kept.append(one)
         else:
             book._late.pop(one.id, None)
-    if kept:
+    if kept:  # in their old place: the order must not tell how often they were looked at
         book.occurrences[who] = tuple(kept)
+    else:
+        book.occurrences.pop(who, None)
     told = book.recovered.get(who)
     if told is not None and told.told + book.max_event_age < book.clock:
         del book.recovered[who]
+    if frequency.forgotten(book.counters.get(who), book.clock) and not duration.running(book.timers.get(who)):
+        del book.counters[who]
 
 
 def _last_day(book: NodeBook, one: Occurrence) -> Millis:
@@ -266,6 +341,14 @@ def _schedule(book: NodeBook, who: str) -> None:
     told = book.recovered.get(who)
     if told is not None:
         _plan(book, who, Millis(told.told + book.max_event_age))
+    _plan_forgetting(book, who)
+
+
+def _plan_forgetting(book: NodeBook, who: str) -> None:
+    """A counter is not forgotten while a deadline runs that may bring it one more, however late it is looked at."""
+    counter = book.counters.get(who)
+    if counter is not None and counter.phase == frequency.Phase.COUNTING and not duration.running(book.timers.get(who)):
+        _plan(book, who, counter.due)
 
 
 def _plan(book: NodeBook, who: str, day: Millis) -> None:
@@ -286,12 +369,15 @@ def _forget(book: NodeBook) -> None:
             book.totals[who] = total
 
 
-def _live(timer: DurationTimer | None, due: Millis) -> bool:
-    return timer is not None and timer.phase != "raised" and timer.due == due
+def _live(book: NodeBook, who: str, due: Millis) -> bool:
+    timer, counter = book.timers.get(who), book.counters.get(who)
+    if timer is not None and timer.due == due and duration.running(timer):
+        return True
+    return counter is not None and counter.due == due and frequency.releasing(counter)
 
 
 def _tidy(book: NodeBook) -> None:
-    while book._due and not _live(book.timers.get(book._due[0][1]), book._due[0][0]):
+    while book._due and not _live(book, book._due[0][1], book._due[0][0]):
         heappop(book._due)
 
 

@@ -11,6 +11,7 @@ from agent.domain.events import (
     DurationTimer,
     FaultEvent,
     FaultKey,
+    FrequencyCounter,
     Link,
     Occurrence,
     Position,
@@ -51,6 +52,8 @@ class Policed:
     """Another policy is in force."""
 
     digest: str
+    learned: tuple[str, ...] = ()
+    """Names of codes that no table knew and one knows now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Outcome:
     event: FaultEvent | None
     active: ActiveFault | None
     timer: DurationTimer | None
+    counter: FrequencyCounter | None
     recovered: Recovered | None
     total: int
     begun: Occurrence | None = None
@@ -89,10 +93,12 @@ class Outcome:
     """The entry that got its end, if it is still kept."""
     link: Link | None = None
     """What this tells of the die's link."""
+    unknown: bool = False
+    """A fault began whose code no table knows."""
 
 
 class Shown(Outcome):
-    """A fault is shown: begun, happened once, or shown on after its recover as the duration rule wants it."""
+    """A fault is shown: begun, happened once, or shown on after its recover as a rule over time wants it."""
 
     __slots__ = ()
 

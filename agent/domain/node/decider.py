@@ -11,7 +11,11 @@ from hashlib import blake2b
 from agent.domain.events import Decoded, Record
 from agent.domain.node.book import NodeBook, message_mark
 from agent.domain.node.changes import Advanced, Change, Probed, Skipped
+from agent.domain.node.deadlines import expire, expire_latest
+from agent.domain.node.derived import device_and_derived
 from agent.domain.node.draft import Draft, Rater
+from agent.domain.node.moves import public, repeat
+from agent.domain.node.repolicy import settle_policy
 from agent.domain.vocab import Millis, Reason, Source
 
 
@@ -39,19 +43,17 @@ def decide(book: NodeBook, decoded: Decoded, now: Millis, policy: Rater, *, dige
     mark = message_mark(decoded.message_id) if decoded.message_id else b""
     repeated = bool(mark) and book.knows(mark)
     draft.changes.append(Advanced(draft.now, place, digest, b"" if repeated else mark))
-    draft.settle_policy()
+    settle_policy(draft)
     if late := book.overdue(draft.now):
-        draft.expire(late, draft.now)
+        expire(draft, late, draft.now)
     for event in decoded.events:
         if repeated:
-            draft.repeat(event, decoded.message_id)
+            repeat(draft, event, decoded.message_id)
         elif event.source is Source.PUBLIC:
-            draft.public(event)
+            public(draft, event)
         else:
-            draft.device(event)
-    late = [last.timer for last in draft.latest.values() if last.timer is not None]
-    if late:
-        draft.expire(late, draft.now)
+            device_and_derived(draft, event)
+    expire_latest(draft)
     return tuple(draft.changes)
 
 
@@ -60,8 +62,9 @@ def tick(book: NodeBook, now: Millis, policy: Rater) -> tuple[Change, ...]:
     draft = Draft(book, now, policy)
     if draft.now > book.clock:
         draft.changes.append(Advanced(draft.now))
-    draft.settle_policy()
-    draft.expire(book.overdue(draft.now), draft.now)
+    settle_policy(draft)
+    expire(draft, book.overdue(draft.now), draft.now)
+    expire_latest(draft)
     return tuple(draft.changes)
 
 
