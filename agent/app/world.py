@@ -252,9 +252,10 @@ class World:
     def _without(self, present: set[_Key]) -> frozenset[NodeName]:
         """What it means that ClusterD's objects are not among those that are there."""
         book, touched = self.book, frozenset[NodeName]()
-        if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.CONFIG) not in present and self._judged:
+        if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.CONFIG) not in present:
+            if book.isolation != Isolation():
+                touched |= frozenset(book.cluster.separations)
             book.isolation, self._judged = Isolation(), False
-            touched |= frozenset(book.cluster.separations)
         if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.MANUAL_INFO) not in present:
             touched |= frozenset((*book.listed, *book.unlisted))
             book.listed.clear()

@@ -11,6 +11,7 @@ from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_dem
 
 from agent.app.world import World
 from agent.domain.cluster import ClusterBook, Limits
+from agent.domain.isolation import Isolation
 from agent.domain.vocab import JobId, NodeName
 
 JOB = JobId(DEMO_JOB)
@@ -248,3 +249,53 @@ def test_what_the_stream_brought_is_told_once_and_after_a_change_of_the_cluster_
     assert len(made.findings) == 1
     made.replace(the_demo(), ["a.yaml:1: no YAML"])
     assert [finding.partition(":")[0] for finding in made.findings] == ["a.yaml", "Pod train/demo-0"]
+
+
+def isolation_of(made: World) -> tuple[Isolation | None, dict[NodeName, frozenset[int]]]:
+    return made.book.isolation, dict(made.book.listed)
+
+
+POLICY_KEY, LISTED = "manually_separate_policy.conf", {NodeName("n1"): frozenset({2})}
+
+
+def clusterd(name: str, data: dict[str, str]) -> dict[str, Any]:
+    return a_config_map(name, data, namespace="cluster-system")
+
+
+def test_clusterd_s_words_on_manual_separation_go_with_their_objects() -> None:
+    made = World(ClusterBook("solo", Limits()))
+    off = clusterd("clusterd-config-cm", {POLICY_KEY: "enabled: false"})
+    listed = clusterd("clusterd-manual-info-cm", {"n1": '{"Total":["Ascend910-2"]}'})
+    made.replace([off, listed], [])
+    assert isolation_of(made) == (Isolation(enabled=False), LISTED)
+    made.delete("ConfigMap", "cluster-system", "clusterd-config-cm")
+    assert isolation_of(made) == (Isolation(), LISTED)
+    assert made.delete("ConfigMap", "cluster-system", "clusterd-manual-info-cm").nodes == {"n1"}
+    assert isolation_of(made) == (Isolation(), {})
+
+
+def test_a_policy_that_never_could_be_read_counts_nothing_until_it_goes() -> None:
+    made = World(ClusterBook("solo", Limits()))
+    made.apply(clusterd("clusterd-config-cm", {POLICY_KEY: "enabled: maybe"}))
+    assert made.book.isolation is None
+    assert len(made.findings) == 1
+    made.delete("ConfigMap", "cluster-system", "clusterd-config-cm")
+    assert made.book.isolation == Isolation()
+
+
+def test_a_list_that_is_no_object_any_more_stays_as_it_was() -> None:
+    made = World(ClusterBook("solo", Limits()))
+    listed = clusterd("clusterd-manual-info-cm", {"n1": '{"Total":["Ascend910-2"]}'})
+    made.replace([listed], [])
+    broken = {**listed, "data": ["no", "texts"]}
+    made.replace([broken], [])
+    assert isolation_of(made)[1] == LISTED
+    made.apply(broken)
+    assert isolation_of(made)[1] == LISTED
+
+
+def test_another_config_map_of_clusterd_is_none_of_ours() -> None:
+    made = World(ClusterBook("solo", Limits()))
+    made.apply(clusterd("statistic-fault-info", {"n1": "x"}))
+    assert isolation_of(made) == (Isolation(), {})
+    assert made.findings == []

@@ -160,3 +160,38 @@ def test_counts_that_cannot_be_unpacked_are_refused() -> None:
     with pytest.raises(BadDocument) as refused:
         decode_cluster_ledger(text, "solo", "here")
     assert "counts" in str(refused.value)
+
+
+TIMES = st.integers(0, 10**14).map(Millis)
+NAMES = st.text(alphabet="abn019-.", min_size=1, max_size=12).map(NodeName)
+KEPT = st.builds(Kept, st.none() | TIMES, NAMES, st.text(max_size=20))
+SEPARATIONS = st.builds(
+    Separation, st.integers(0, 63), st.text(max_size=9), TIMES, st.text(max_size=9), st.just(""), st.text(max_size=9)
+)
+RELATED = st.builds(
+    Related,
+    st.builds(FaultKey, NAMES, st.sampled_from(Plane), st.text(max_size=5), st.text(max_size=9)),
+    st.booleans(),
+    TIMES,
+)
+COUNT = st.builds(Count, st.lists(TIMES, max_size=5).map(tuple), st.integers(-1, 10**14).map(Millis))
+
+
+@given(st.dictionaries(st.text(max_size=20), KEPT), st.dictionaries(st.text(max_size=9), RELATED))
+def test_whatever_the_rules_keep_of_a_job_comes_back(quiet: dict[str, Kept], related: dict[str, Related]) -> None:
+    ledger = JobLedger(JOB, "solo", quiet=quiet, related=related)
+    assert decode_job_ledger(encode_job_ledger(ledger), "solo", "here") == ledger
+
+
+@given(
+    st.dictionaries(NAMES, st.lists(SEPARATIONS, max_size=3).map(tuple)),
+    st.dictionaries(NAMES, st.dictionaries(st.text(max_size=12), COUNT)),
+    st.dictionaries(NAMES, st.lists(st.integers(0, 63), max_size=4).map(tuple)),
+)
+def test_whatever_the_rules_keep_of_the_cluster_comes_back(
+    separations: dict[NodeName, tuple[Separation, ...]],
+    counts: dict[NodeName, dict[str, Count]],
+    listed: dict[NodeName, tuple[int, ...]],
+) -> None:
+    ledger = ClusterLedger("solo", separations=separations, counts=counts, listed=listed)
+    assert decode_cluster_ledger(encode_cluster_ledger(ledger), "solo", "here") == ledger

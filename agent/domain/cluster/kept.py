@@ -12,7 +12,7 @@ from agent.domain.cluster.quiet import Quiet, felt_once, quiet_for
 from agent.domain.events import Occurrence
 from agent.domain.jobs import Job
 from agent.domain.ledger import Kept
-from agent.domain.vocab import Millis, OccurrenceId, Reason
+from agent.domain.vocab import MANUAL, Millis, OccurrenceId, Reason
 
 
 def key_of(occurrence: Occurrence, device: int | None) -> str:
@@ -81,8 +81,8 @@ def free_since(draft: Draft, occurrence: Occurrence, device: int | None) -> Mill
 
 def _quiet(draft: Draft, job: Job, occurrence: Occurrence, device: int | None) -> Quiet | None:
     """The rule that keeps the occurrence back; of one that is over, the rule that did when it ended."""
-    if occurrence.held:
-        return None
+    if occurrence.held or occurrence.level == MANUAL:
+        return None  # a separation is shown at once, and so its trip is
     at = draft.now if occurrence.end is None else min(draft.now, occurrence.end)
     return quiet_for(draft.book, felt_once(draft.book, occurrence), device, job, Millis(at))
 

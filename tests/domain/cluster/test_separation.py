@@ -8,6 +8,7 @@ import pytest
 from kubebuilders import a_config_map, a_pod, the_demo
 from rig import POLICY, T0, Rig
 
+from agent.adapters.memory import MemoryJobView
 from agent.domain.policy import FrequencyRule
 from agent.domain.vocab import MANUAL, Millis, NodeName, Reason
 
@@ -176,3 +177,16 @@ async def test_switching_off_the_counting_of_clusterd_releases_no_trip() -> None
     rig.tick(300)
     await rig.run()
     assert listed(rig) == KEPT
+
+
+async def test_a_filter_of_the_job_keeps_no_trip_back() -> None:
+    rig = demo()
+    rig.objects = the_demo(LABELS, {"huawei.com/schedule.filter.faultCode": f"{CODE}:3600"})
+    rig.view = MemoryJobView(rig.objects)
+    flash(rig, 10)
+    flash(rig, 110)
+    rig.tick(120)
+    await rig.run()
+    assert listed(rig) == KEPT
+    trip = [str(one.reason) for one in rig.decisions if one.level == MANUAL and one.job]
+    assert trip == ["ISOLATION_ONLY"]
