@@ -141,7 +141,7 @@ class Occurrence:
 
     @property
     def raised(self) -> bool:
-        """Made by a rule over time out of another occurrence, not by an event of its own."""
+        """Made out of another occurrence by a rule over time, a new policy or other ports, not by an event."""
         index = self.id.rpartition(":")[2]
         return index.isdecimal() and int(index) >= RAISED_INDEX
 

@@ -163,7 +163,7 @@ def counted(counter: FrequencyCounter) -> str:
     """What the frequency rule of a fault has counted or done."""
     match counter.phase:
         case "counting":
-            return f"counted: {len(counter.times)} since {utc_time(counter.times[0])}"
+            return f"counted: {len(counter.times)} since {utc_time(min(counter.times, default=counter.due))}"
         case "released":
             return f"tripped: {counter.level} at {utc_time(counter.tripped)}, released at {utc_time(counter.due)}"
     ends = f"; released after {utc_time(counter.due)} if clean" if counter.due else ""
