@@ -86,6 +86,8 @@ class FaultEvent:
     """Of 81078607: how many ports of the device's bond are down; None when the sender does not tell."""
     chips: int | None = None
     """Of 81B18603: how many NPUs the node has; None when the sender does not tell."""
+    because: str = ""
+    """Why a fault that nobody sent is here or gone: what it follows from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _begin(draft: Draft, event: FaultEvent, s: Standing) -> None:
         active = fault(event, rating, event.occurrence, event.at, count)
     else:  # shown on after its recover, and back before it was clean for long enough
         active = replace(rated(s.active, rating), count=count, severity=event.severity)
-    detail = f"{said(rating)}{_counted(effect, counter, counting)}"
+    detail = f"{said(rating)}{_counted(effect, counter, counting)}{_because(event)}"
     begun = entry(event, rating, None)
     draft.put(Shown, key, _shown(rating.held), detail, event, active, timer, counter, begun=begun)
     draft.tell_trip(effect, key, event.devices, event.at)
@@ -145,7 +145,7 @@ def _end(draft: Draft, event: FaultEvent, s: Standing, last: Recovered | None = 
         detail = f"recovered; stays {after.level} until {_clean(timer if left else None, counter)}"
         draft.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, counter, ended=ended)
         return
-    detail = f"was {active.level} for {(draft.now - active.since) / SECOND:.1f} s"
+    detail = f"was {active.level} for {(draft.now - active.since) / SECOND:.1f} s{_because(event)}"
     draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, counter, recovered=last, ended=ended)
 
 
@@ -167,6 +167,10 @@ def _counted(effect: frequency.Effect, counter: FrequencyCounter | None, rule: C
     if rule is None or counter is None or effect is not frequency.Effect.COUNTED:
         return ""
     return f"; {len(counter.times)} of {rule.times} within {rule.window_ms / SECOND:g} s counted"
+
+
+def _because(event: FaultEvent) -> str:
+    return f"; {event.because}" if event.because else ""
 
 
 def _shown(held: bool) -> Reason:
