@@ -86,6 +86,8 @@ class FaultEvent:
     """Of 81078607: how many ports of the device's bond are down; None when the sender does not tell."""
     chips: int | None = None
     """Of 81B18603: how many NPUs the node has; None when the sender does not tell."""
+    because: str = ""
+    """Why a fault that nobody sent is here or gone: what it follows from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class Occurrence:
 
     @property
     def raised(self) -> bool:
-        """Made by a rule over time out of another occurrence, not by an event of its own."""
+        """Made out of another occurrence by a rule over time, a new policy or other ports, not by an event."""
         index = self.id.rpartition(":")[2]
         return index.isdecimal() and int(index) >= RAISED_INDEX
 

@@ -88,8 +88,9 @@ NETWORK_CODES: Final = frozenset({0x81078603, 0x81078607, 0x110000002, 0x1100010
 """Codes of the chip table that lie on the network plane (device-plugin fault_code.go:154)."""
 
 RAISED_INDEX: Final = 10_000_000
-"""Added to the index of an occurrence by the rule over time that raises it: an occurrence of its own, whose id the
-deputy finds too. No message has so many events (100 faults × 1,000 influences × 64 devices)."""
+"""Added to the index of an occurrence, once or several times, by what makes another one out of it (a rule over time, a
+new policy, ports beside it): an occurrence of its own, whose id the deputy finds too. No message has so many events
+(100 faults × 1,000 influences × 64 devices)."""
 
 LINK_DOWN: Final = 0x81078603
 """RoCE link of a die is down (A2 and A3)."""

@@ -1,5 +1,6 @@
 """The node side: poison costs one record, refusals become letters, and nothing grows with what has passed."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
@@ -213,3 +214,31 @@ async def test_what_an_earlier_run_rated_by_another_policy_is_rated_anew_without
     after.tick(Millis(T0 + 1), taken)
     assert [one.level for one in taken.decisions] == ["RestartNPU"]
     assert after.next_deadline() is None
+
+
+async def test_what_a_sender_tells_of_ports_gives_the_precise_code() -> None:
+    value = {
+        "id": "n1-000001",
+        "timestamp": T0,
+        "version": "1.0",
+        "resource": "dcmi",
+        "faults": [
+            {
+                "faultId": "n1-000001",
+                "faultType": "NPU",
+                "faultCode": "81078607",
+                "faultTime": T0,
+                "assertion": "occur",
+                "faultLocation": {"portsDown": "2"},
+                "influence": [{"nodeName": "n1", "deviceIds": [3]}],
+            }
+        ],
+    }
+    made, taken = side(), Taken()
+    made.take(Record(Position(0, 0, 0), b"n1", json.dumps(value).encode()), Millis(T0), taken)
+    (report,) = made.reports().values()
+    assert [(fault.key.code, fault.level) for fault in report.active] == [
+        ("81078607", "NotHandleFault"),
+        ("110001024", "PreSeparateNPU"),
+    ]
+    assert [one.fault for one in taken.decisions] == [f"n1/network/3/81078607@{T0}", f"n1/network/3/110001024@{T0}"]

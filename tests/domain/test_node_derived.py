@@ -62,10 +62,14 @@ def codes(stream: Stream) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("ports", "also", "level"),
-    [(1, ONE, "SubHealthFault"), (2, TWO, "PreSeparateNPU"), (3, TWO, "PreSeparateNPU")],
+    ("ports", "also", "level", "why"),
+    [
+        (1, ONE, "SubHealthFault", "81078607 with 1 port down"),
+        (2, TWO, "PreSeparateNPU", "81078607 with 2 ports down"),
+        (3, TWO, "PreSeparateNPU", "81078607 with 3 ports down"),
+    ],
 )
-def test_ports_down_are_a_fault_of_their_own_by_their_number(ports: int, also: str, level: str) -> None:
+def test_ports_down_are_a_fault_of_their_own_by_their_number(ports: int, also: str, level: str, why: str) -> None:
     stream = A5()
     given = stream.tell(PORT, "occur", T, ports=ports)
     assert told(given) == [(Shown, Reason.FAULT_SHOWN)] * 2
@@ -73,6 +77,7 @@ def test_ports_down_are_a_fault_of_their_own_by_their_number(ports: int, also: s
     (added,) = (fault for fault in stream.report().active if fault.key.code == also)
     assert (added.since, added.devices) == (T, (4,))
     assert len({entry[0] for entry in entries(stream)}) == 2
+    assert given[1].detail == f"{level} by network-table; {why}"
 
 
 @pytest.mark.parametrize("ports", [0, None])
@@ -116,8 +121,13 @@ def test_one_chip_without_its_hyper_plane_is_separate_and_all_of_them_are_sub_he
     stream = A5()
     stream.tell(HYPER, "occur", T, "0", chips=2)
     assert levels(stream)[f"n1/chip/0/{SOME}"] == "SeparateNPU"
-    stream.tell(HYPER, "occur", T + S, "1", chips=2)
+    given = stream.tell(HYPER, "occur", T + S, "1", chips=2)
     assert codes(stream) == {("0", HYPER), ("1", HYPER), ("0", ALL), ("1", ALL)}
+    assert [one.detail for one in given][1:] == [
+        "was SeparateNPU for 1 s; 81B18603 on 2 of 2 NPUs",
+        "SubHealthFault by chip-table; 81B18603 on 2 of 2 NPUs",
+        "SubHealthFault by chip-table; 81B18603 on 2 of 2 NPUs",
+    ]
     stream.tell(HYPER, "recover", T + 2 * S, "0")
     assert codes(stream) == {("1", HYPER), ("1", SOME)}
     assert len({entry[0] for entry in entries(stream)}) == len(entries(stream))

@@ -144,6 +144,14 @@ def test_a_milder_trip_is_the_level_until_clean_for_longer_than_its_release_wind
     assert levels(one) == {}  # counted from nothing again
 
 
+def test_a_recover_that_repeats_the_time_of_its_occur_took_place_when_it_came() -> None:
+    one = stream(MILD)
+    blink(one, T)
+    one.say(REQUEST, "occur", T + 10 * S)
+    one.say(REQUEST, "recover", T + 10 * S, now=T + 50 * S)
+    assert next_deadline(one.book) == T + 650 * S + 1
+
+
 def test_while_the_fault_is_there_nothing_is_released() -> None:
     one = stream(MILD)
     blink(one, T)

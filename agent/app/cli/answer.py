@@ -200,7 +200,7 @@ def counted(counter: FrequencyCounter) -> str:
     """What the frequency rule of a fault has counted or done."""
     match counter.phase:
         case "counting":
-            return f"counted: {len(counter.times)} since {utc_text(counter.times[0])}"
+            return f"counted: {len(counter.times)} since {utc_text(min(counter.times, default=counter.due))}"
         case "released":
             return f"tripped: {counter.level} at {utc_text(counter.tripped)}, released at {utc_text(counter.due)}"
     ends = f"; released after {utc_text(counter.due)} if clean" if counter.due else ""

@@ -51,9 +51,9 @@ def _ports(draft: Draft, event: FaultEvent) -> None:
             return
         down = 0
     wanted = (TWO_PORTS if down > 1 else ONE_PORT) if down else ""
-    where = event.key.where
+    where, because = event.key.where, f"{PORT_DOWN} with {down} {'port' if down == 1 else 'ports'} down"
     for step, code in enumerate((ONE_PORT, TWO_PORTS)):
-        _set(draft, event, FaultKey(event.key.node, Plane.NETWORK, where, code), step, there=code == wanted)
+        _set(draft, event, FaultKey(event.key.node, Plane.NETWORK, where, code), step, because, there=code == wanted)
 
 
 def _hyper(draft: Draft, event: FaultEvent) -> None:
@@ -64,15 +64,16 @@ def _hyper(draft: Draft, event: FaultEvent) -> None:
     wheres = [str(device) for device in range(_DEVICES)]
     down = [one for one in wheres if draft.state(FaultKey(node, Plane.CHIP, one, HYPER_DOWN)).active is not None]
     everywhere = event.chips is not None and len(down) >= event.chips
+    because = f"{HYPER_DOWN} on {len(down)} of {event.chips or 'all'} NPUs"
     for at, where in enumerate(wheres):
         some, all_ = (FaultKey(node, Plane.CHIP, where, code) for code in (HYPER_SOME, HYPER_ALL))
         told = draft.state(some).active is not None or draft.state(all_).active is not None
         there = where in down and (told or (where == own and event.chips is not None))
         for step, (key, wanted) in enumerate(((some, there and not everywhere), (all_, there and everywhere))):
-            _set(draft, event, key, 2 + 2 * at + step, there=wanted)
+            _set(draft, event, key, 2 + 2 * at + step, because, there=wanted)
 
 
-def _set(draft: Draft, cause: FaultEvent, key: FaultKey, step: int, *, there: bool) -> None:
+def _set(draft: Draft, cause: FaultEvent, key: FaultKey, step: int, because: str, *, there: bool) -> None:
     """Let a fault that follows from `cause` begin or end, if it does not stand so already."""
     s = draft.state(key)
     if (s.active is not None and s.there) == there:
@@ -87,6 +88,7 @@ def _set(draft: Draft, cause: FaultEvent, key: FaultKey, step: int, *, there: bo
         logic_id=cause.logic_id if own else None,
         ports_down=None,
         chips=None,
+        because=because,
     )
     device(draft, event)
 

@@ -119,7 +119,7 @@ def _begin(draft: Draft, event: FaultEvent, s: Standing) -> None:
         active = fault(event, rating, event.occurrence, event.at, count)
     else:  # shown on after its recover, and back before it was clean for long enough
         active = replace(rated(s.active, rating), count=count, severity=event.severity)
-    detail = f"{said(rating)}{_counted(effect, counter, counting)}"
+    detail = f"{said(rating)}{_counted(effect, counter, counting)}{_because(event)}"
     begun = entry(event, rating, None)
     draft.put(Shown, key, Reason.FAULT_SHOWN, detail, event, active, timer, counter, begun=begun)
     draft.tell_trip(effect, key, event.devices, event.at)
@@ -147,7 +147,7 @@ def _end(draft: Draft, event: FaultEvent, s: Standing, last: Recovered | None = 
         return
     # By the fault's own clock: a recording that is run has a wall clock far ahead of it.
     lasted = (event.at if event.at > active.since else draft.now) - active.since
-    detail = f"was {active.level} for {span_text(lasted)}"
+    detail = f"was {active.level} for {span_text(lasted)}{_because(event)}"
     draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, counter, recovered=last, ended=ended)
 
 
@@ -169,3 +169,7 @@ def _counted(effect: frequency.Effect, counter: FrequencyCounter | None, rule: C
     if rule is None or counter is None or effect is not frequency.Effect.COUNTED:
         return ""
     return f"; {len(counter.times)} of {rule.times} within {span_text(rule.window_ms)} counted"
+
+
+def _because(event: FaultEvent) -> str:
+    return f"; {event.because}" if event.because else ""
