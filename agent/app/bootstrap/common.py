@@ -9,6 +9,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -54,9 +55,11 @@ def policy_files(path: Path | None) -> Mapping[str, bytes]:
     return read_policy_path(path)
 
 
-def load_policy_at(path: Path | None) -> Policy:
-    """The policy in force with the files of `path` laid over the shipped ones. Raises BadPolicy, CannotRun."""
-    return load_policy(policy_files(path))
+def load_policy_at(path: Path | None, day: date | None = None) -> Policy:
+    """The policy in force with the files of `path` laid over the shipped ones, as of a day (UTC; None: today), for
+    overrides end. Raises BadPolicy, CannotRun.
+    """
+    return load_policy(policy_files(path), day or datetime.now(UTC).date())
 
 
 def read_audit(out: Path) -> tuple[list[AuditLine], list[str]]:
