@@ -1,12 +1,16 @@
-"""The shipped policy files as files: where they lie, and a copy of them to edit.
+"""Policy files as files: where the shipped ones lie, copies to edit, and those of MindCluster's to read.
 
 The one rule: nothing that is there already is overwritten.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from agent.adapters.manifests import read_documents
 from agent.adapters.shipped import read_shipped, shipped_folder
 from agent.errors import BadUsage, CannotRun
+from agent.wire.mindcluster import COMPONENTS
+from agent.wire.yamlnodes import MAX_BYTES, nearest
 
 
 def policy_folder() -> Path:
@@ -19,7 +23,15 @@ def export_policy(folder: Path) -> list[Path]:
 
     Raises BadUsage when one of them is there already (then none is written), CannotRun when it cannot be written.
     """
-    files = {folder / name: data for name, data in read_shipped("policies").items() if name.endswith(".yaml")}
+    return write_policy(folder, {n: data for n, data in read_shipped("policies").items() if n.endswith(".yaml")})
+
+
+def write_policy(folder: Path, texts: Mapping[str, bytes]) -> list[Path]:
+    """Write policy files into a folder, made if need be; gives the files.
+
+    Raises BadUsage when one of them is there already (then none is written), CannotRun when it cannot be written.
+    """
+    files = {folder / name: data for name, data in texts.items()}
     there = [str(path) for path in files if path.exists()]
     if there:
         raise BadUsage(f"{', '.join(there)} is there already", hint="give an empty folder; nothing was written")
@@ -31,3 +43,34 @@ def export_policy(folder: Path) -> list[Path]:
     except OSError as error:
         raise CannotRun(f"cannot write the policy files into {folder}: {error.strerror or error}") from error
     return list(files)
+
+
+def read_mindcluster(path: Path, name: str | None = None) -> list[tuple[str, bytes]]:
+    """The files of MindCluster's in a file, with the name of each: the file itself, known by its name or called `name`,
+    or those in the data of the ConfigMaps that it holds (YAML or JSON, as `kubectl get cm -o yaml` prints them).
+
+    Raises BadUsage when it is none, CannotRun when it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise CannotRun(f"{path} cannot be read: {error.strerror or error}") from error
+    called = name or path.name
+    if called in COMPONENTS:
+        return [(called, data)]
+    if len(data) > MAX_BYTES:
+        raise CannotRun(f"{path} has more than {MAX_BYTES} bytes", hint="give the ConfigMap or the file alone")
+    found = read_documents(data, str(path))
+    maps = [one for _, one in found.objects if one.get("kind") == "ConfigMap" and isinstance(one.get("data"), Mapping)]
+    files = [
+        (key, text.encode("utf-8", "surrogatepass"))
+        for one in maps
+        for key, text in one["data"].items()
+        if key in COMPONENTS and isinstance(text, str)
+    ]
+    if not files:
+        why = f"{found.findings[0]}; " if found.findings else ""
+        hint = f"{why}a file is known by its name{nearest(path.name, COMPONENTS)}; or say which it is with --as"
+        raise BadUsage(f"{path} is no fault configuration of MindCluster's and no ConfigMap with one", hint=hint)
+    return files
