@@ -3,14 +3,22 @@
 The one rule: nothing that is there already is overwritten.
 """
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Final
 
 from agent.adapters.manifests import read_documents
 from agent.adapters.shipped import read_shipped, shipped_folder
 from agent.errors import BadUsage, CannotRun
 from agent.wire.mindcluster import COMPONENTS
 from agent.wire.yamlnodes import MAX_BYTES, nearest
+
+_FIRST: Final = 1024 * 1024
+"""Bytes of a recording in which a time must stand; a record is at most as long."""
+_TIME: Final = re.compile(rb'"(?:timestamp|time|tick)\\?"\s*:\s*(1[0-9]{12})\b')
 
 
 def policy_folder() -> Path:
@@ -74,3 +82,11 @@ def read_mindcluster(path: Path, name: str | None = None) -> list[tuple[str, byt
         hint = f"{why}a file is known by its name{nearest(path.name, COMPONENTS)}; or say which it is with --as"
         raise BadUsage(f"{path} is no fault configuration of MindCluster's and no ConfigMap with one", hint=hint)
     return files
+
+
+def recorded_day(events: Path) -> date | None:
+    """The day (UTC) of the first time that stands in a recording; None when none does or it cannot be read."""
+    with suppress(OSError), events.open("rb") as file:
+        if found := _TIME.search(file.read(_FIRST)):
+            return datetime.fromtimestamp(int(found[1]) / 1000, UTC).date()
+    return None

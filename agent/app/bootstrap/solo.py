@@ -39,6 +39,7 @@ from agent.app.bootstrap.common import (
     wishes_of,
 )
 from agent.app.bootstrap.folder import CABINET, LOCK, check_demo, clear_demo, holds_state, make_out, mark_demo
+from agent.app.bootstrap.policies import recorded_day
 from agent.app.coordinator_app import Coordinator
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
@@ -190,7 +191,8 @@ def _assemble(
 ) -> tuple[Solo, World]:
     settings, out = order.settings, order.out
     mode = settings.mode or Mode.ACT
-    policy = load_policy_at(order.policy)
+    # A recording is judged as on its own day: overrides that have ended since were in force then.
+    policy = load_policy_at(order.policy, None if live or order.events is None else recorded_day(order.events))
     objects = ClusterFiles(order.cluster, static=not live)
     base = objects.configmaps()
     real = OverlayStore(DirectoryDocumentStore(out, manager=MANAGER, durable=live), base)

@@ -25,6 +25,8 @@ TABLE_SOURCES: Final[Mapping[str, Source]] = {
     "dpu": Source.DPU,
     "public": Source.PUBLIC,
 }
+SHIPPED: Final = "shipped"
+"""The word for the policy that comes with the agent, where two policies are compared."""
 _ALL_LEVELS: Final = tuple(dict.fromkeys(level for levels in LEVELS.values() for level in levels))
 
 
