@@ -62,11 +62,19 @@ class NodeSide:
         self._books: dict[NodeName, NodeBook] = {}
         self._versions: dict[NodeName, tuple[int, int]] = {}
         self._dirty: set[NodeName] = set()
+        self._unsettled = False
+        """Some book may have been rated by another policy last; the next tick settles it."""
         self.eventful = False
         """Something happened since the last reports that others should hear of at once."""
         self._due: list[tuple[Millis, NodeName]] = []
         self._planned: dict[NodeName, Millis] = {}
         self.serials: Mapping[str, str] = {}
+
+    def use(self, policy: Policy) -> None:
+        """Take another policy: the next tick rates by it all that is active, the next record what it brings."""
+        if policy is not self.policy:
+            self._unsettled = self._unsettled or policy.digest != self.policy.digest
+            self.policy = policy
 
     def restore(self, report: NodeReport, *, fresh: bool = False) -> None:
         """Go on from a report of an earlier run, with the next epoch; `fresh`: on a new machine, with nothing of it."""
@@ -75,6 +83,7 @@ class NodeSide:
         )
         self._books[report.node] = book
         self._versions[report.node] = (report.epoch + 1, 0)
+        self._unsettled = True
         self._wake(report.node)
 
     def claim(self, node: NodeName) -> None:
@@ -108,7 +117,9 @@ class NodeSide:
             self._take(record, now, taken, "")
             return
         parent = next((v.decode("ascii", "replace") for k, v in record.headers if k == "traceparent"), "")
-        with self._tracer.span("record", parent if len(parent) == 55 else "", position=str(record.position)) as span:
+        with self._tracer.span(
+            "record", parent if len(parent) == 55 else "", position=str(record.position), policy=self.policy.digest[:12]
+        ) as span:
             self._take(record, now, taken, span.traceparent)
 
     def _take(self, record: Record, now: Millis, taken: Taken, trace: str) -> None:
@@ -132,7 +143,7 @@ class NodeSide:
             self.skip(node, record, now)
             return [Refusal(DeadReason.INTERNAL, f"{type(error).__name__}: {error}", record.value)]
         self._books[node] = book
-        with self._tracer.span("decide", trace, node=node) as span:
+        with self._tracer.span("decide", trace, node=node, policy=self.policy.digest[:12]) as span:
             for change in changes:
                 if isinstance(change, Outcome):
                     span.set(reason=str(change.reason))
@@ -147,7 +158,13 @@ class NodeSide:
         self._evolve(book, probe(book, fresh, at), at, taken)
 
     def tick(self, now: Millis, taken: Taken) -> None:
-        """Let every deadline that lies before `now` take effect."""
+        """Let every deadline that lies before `now` take effect, and a policy that is new."""
+        if self._unsettled:
+            self._unsettled = False
+            for book in self._books.values():
+                if book.policy != self.policy.digest:
+                    self._evolve(book, tick(book, now, self.policy), now, taken)
+                    self.eventful = True  # by which policy a node is rated is news too
         while self._due and self._due[0][0] <= now:
             at, node = heappop(self._due)
             if self._planned.get(node) != at:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from agent.app.abreast import together
 from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.policykeep import SHORT, PolicyKeep
 from agent.app.trouble import Trouble
 from agent.domain.events import Decision, NodeReport, Record, UnknownCode
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
@@ -81,7 +82,7 @@ class NodeParts:
     tracer: Tracer
     now: Now
     mode: str
-    policy: str
+    policy: PolicyKeep
     meaning: Callable[[str], str]
 
 
@@ -129,6 +130,8 @@ class NodeRole:
         await self._p.source.open(encode_places(self._side.scanned(self._p.node)))
         while not stop.is_set():
             self.turns += 1
+            if not self._taken.decisions:  # a decision is told with the policy that made it
+                self._side.use(self._p.policy.policy)
             # Nothing is read ahead of what cannot be reported: it would only pile up here.
             at_end = await self._read() if not self._tries else False
             self._lives.over()
@@ -325,7 +328,7 @@ class NodeRole:
         decisions.clear()
 
     def _line(self, decision: Decision) -> AuditLine:
-        return AuditLine(decision, self._p.mode, self._p.policy, self._p.meaning(decision.fault))
+        return AuditLine(decision, self._p.mode, self._p.policy.short, self._p.meaning(decision.fault))
 
     async def _report(self) -> None:
         """At once when the last one is long ago, then at most each REPORT_EVERY; a heartbeat in any case."""
@@ -340,7 +343,7 @@ class NodeRole:
         report = self._pending.get(p.node)
         if report is None:
             return
-        with p.tracer.span("report", node=p.node, seq=report.seq):
+        with p.tracer.span("report", node=p.node, seq=report.seq, policy=report.policy[:SHORT]):
             await p.reports.publish(encode_reports({p.node: report}))
         self._version, self.pulse.unknown = (report.epoch, report.seq), report.unknown
         self._pending.clear()

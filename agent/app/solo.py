@@ -15,6 +15,7 @@ from agent.app.coordinator_app import Coordinator
 from agent.app.itemtime import time_of
 from agent.app.keep import CABINET, Kept, cannot_go_on, kept_bytes, kept_of, report_of
 from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.policykeep import PolicyKeep
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.vocab import SECOND, Millis, NodeName
@@ -54,7 +55,7 @@ class Parts:
     apply_config_map: Callable[[Mapping[str, Any]], Awaitable[None]]
     delete_config_map: Callable[[str, str], Awaitable[None]]
     mode: str
-    policy: str
+    policy: PolicyKeep
     meaning: Callable[[str], str]
     """Fault reference -> what its code means, where known."""
     leave: Leave | None = None
@@ -94,7 +95,7 @@ class Solo:
     def tell(self, decision: Decision) -> None:
         """Note a decision; it is journalled with the next checkpoint."""
         meaning = self._p.meaning(decision.fault) if decision.fault else ""
-        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy, meaning))
+        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy.short, meaning))
 
     # --- start and checkpoint ------------------------------------------------------------------------------------
 
@@ -328,6 +329,8 @@ class Solo:
             await self._restore(stream=True)
             p.node_side.all_dirty()
             while not stop.is_set():
+                if not self._taken.decisions:  # a decision is told with the policy that made it
+                    p.node_side.use(p.policy.policy)
                 batch = await p.source.read(READ_LIMIT)
                 for notice in batch.notices:
                     self._say(notice)

@@ -13,8 +13,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from agent.adapters.shipped import read_policy_path
+from agent.adapters.shipped import policy_mark, read_policy_path
 from agent.app.leaving import leave_act
+from agent.app.policykeep import PolicyKeep
 from agent.app.press import Wishes
 from agent.app.settings import Settings
 from agent.domain.cluster import ClusterBook
@@ -60,6 +61,20 @@ def load_policy_at(path: Path | None, day: date | None = None) -> Policy:
     overrides end. Raises BadPolicy, CannotRun.
     """
     return load_policy(policy_files(path), day or datetime.now(UTC).date())
+
+
+def keep_policy(path: Path | None) -> PolicyKeep:
+    """The policy of `path` in force now, and again whenever its files change or a day has ended on which an override
+    held. Raises BadPolicy, CannotRun.
+    """
+    return PolicyKeep(
+        load_policy_at(path), lambda: load_policy_at(path), lambda: (datetime.now(UTC).date(), policy_mark(path))
+    )
+
+
+def reload_on_hangup(keep: PolicyKeep) -> None:
+    """From now on SIGHUP has the policy read again, in the running loop."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, keep.nudge)
 
 
 def read_audit(out: Path) -> tuple[list[AuditLine], list[str]]:

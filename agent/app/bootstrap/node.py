@@ -20,8 +20,17 @@ from agent.adapters.kafka import (
     KafkaReportLog,
 )
 from agent.adapters.otel import make_tracer
-from agent.app.bootstrap.common import border_of, load_policy_at, meaning_of, quieten, stop_on_signals, wall_clock
+from agent.app.bootstrap.common import (
+    border_of,
+    keep_policy,
+    meaning_of,
+    quieten,
+    reload_on_hangup,
+    stop_on_signals,
+    wall_clock,
+)
 from agent.app.bootstrap.patience import Stopped, patiently
+from agent.app.bootstrap.policies import policy_samples
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
 from agent.app.node_app import NodeSide
@@ -49,7 +58,8 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
     if not node:
         raise BadUsage("node.name is not set", hint="in the DaemonSet: FAULT_AGENT_NODE__NAME from spec.nodeName")
     stop = stop_on_signals()
-    policy = await asyncio.to_thread(load_policy_at, policy_path)
+    keep = await asyncio.to_thread(keep_policy, policy_path)
+    reload_on_hangup(keep)
     kafka = await asyncio.to_thread(kafka_of, settings)
     machine = await asyncio.to_thread(machine_id, Path(settings.node.machine_id_file))
     key = node.encode()
@@ -82,7 +92,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             letters=letters,
             audit=audit,
             make_side=lambda: NodeSide(
-                policy,
+                keep.policy,
                 settings.cluster.id,
                 instance,
                 border_of(settings),
@@ -93,8 +103,8 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             tracer=tracer,
             now=wall_clock,
             mode=settings.mode or Mode.OBSERVE,
-            policy=policy.digest[:12],
-            meaning=lambda ref: meaning_of(policy, ref),
+            policy=keep,
+            meaning=lambda ref: meaning_of(keep.policy, ref),
         )
         role, watchdog = NodeRole(parts, say), Watchdog()
         if settings.http.port:
@@ -102,18 +112,20 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
                 settings.http.host,
                 settings.http.port,
                 lambda: watchdog.dead(wall_clock()),
-                lambda: not_ready(role),
-                lambda: samples(role, source.progress),
+                lambda: not_ready(role) or keep.degraded,
+                lambda: [*samples(role, source.progress), *policy_samples(keep)],
             )
             await server.open()
             stack.push_async_callback(server.close)
-        say(f"node role of {node} in cluster {settings.cluster.id}, policy {policy.digest[:12]}")
+        say(f"node role of {node} in cluster {settings.cluster.id}, policy {keep.short}")
         for port in (log, letters, audit):
             stack.push_async_callback(port.close)
             await patiently(port.open, stop, say)
         await patiently(lambda: reports_fit(settings, kafka, say), stop, say)
         watching = asyncio.create_task(_watch(source, watchdog, role), name="watchdog")
         stack.callback(watching.cancel)
+        following = asyncio.create_task(keep.follow(say), name="policy")
+        stack.callback(following.cancel)
         await role.run(stop)
 
 

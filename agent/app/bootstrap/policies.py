@@ -4,7 +4,7 @@ The one rule: nothing that is there already is overwritten.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Final
 
 from agent.adapters.manifests import read_documents
 from agent.adapters.shipped import read_shipped, shipped_folder
+from agent.app.policykeep import PolicyKeep
 from agent.errors import BadUsage, CannotRun
 from agent.wire.mindcluster import COMPONENTS
 from agent.wire.yamlnodes import MAX_BYTES, nearest
@@ -90,3 +91,10 @@ def recorded_day(events: Path) -> date | None:
         if found := _TIME.search(file.read(_FIRST)):
             return datetime.fromtimestamp(int(found[1]) / 1000, UTC).date()
     return None
+
+
+def policy_samples(keep: PolicyKeep) -> Iterable[tuple[str, str, str, float, tuple[tuple[str, str], ...]]]:
+    """Metrics of the policy in force."""
+    yield "gauge", "fault_agent_policy_ok", "1 while the newest policy files are in force", float(not keep.trouble), ()
+    yield "counter", "fault_agent_policy_loads", "Times the policy files were read again and taken", keep.loads, ()
+    yield "counter", "fault_agent_policy_load_failures", "Times they were read and not taken", keep.failures, ()
