@@ -142,6 +142,16 @@ def test_a_file_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     assert (keep.policy.chip[SEPARATE].level, keep.degraded) == ("RestartRequest", "")
 
 
+def test_a_hundred_thousand_overrides_are_taken(tmp_path: Path) -> None:
+    entries = "".join(
+        f'  "{number:08X}": {{level: RestartNPU, reason: r, expires: never}}\n' for number in range(1, 100_001)
+    )
+    (tmp_path / "overrides.yaml").write_text(f"version: 1\nchip:\n{entries}", encoding="utf-8")
+    policy = keep_policy(tmp_path).policy
+    assert len(policy.chip) == 100_802
+    assert policy.chip[100_000].place == f"{tmp_path.as_posix()}/overrides.yaml:100002"
+
+
 def test_the_shipped_policy_alone_never_changes() -> None:
     assert keep_policy(None).look() == ""
 

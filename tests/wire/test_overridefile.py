@@ -110,12 +110,3 @@ def test_a_mistake_is_told_with_its_line(text: str, told: str) -> None:
     with pytest.raises(BadPolicy) as caught:
         laid(text)
     assert told in str(caught.value)
-
-
-def test_a_hundred_thousand_overrides_are_read() -> None:
-    entries = "".join(
-        f'  "{number:08X}": {{level: RestartNPU, reason: r, expires: never}}\n' for number in range(1, 100_001)
-    )
-    policy = laid(f"version: 1\nchip:\n{entries}")
-    assert len(policy.chip) == 100_001
-    assert policy.chip[100_000].place == "/site/overrides.yaml:100002"
