@@ -20,7 +20,14 @@ from agent.app.bootstrap.common import (
     wishes_of,
 )
 from agent.app.bootstrap.folder import Standing, read_standing
-from agent.app.bootstrap.policies import export_policy, policy_folder, read_mindcluster, recorded_day, write_policy
+from agent.app.bootstrap.policies import (
+    export_policy,
+    policy_folder,
+    read_mindcluster,
+    read_seen,
+    recorded_day,
+    write_policy,
+)
 from agent.app.bootstrap.solo import Audience, SoloOrder, prepare_demo, replay_solo, run_solo, scenario
 
 __all__ = [
@@ -41,6 +48,7 @@ __all__ = [
     "prepare_demo",
     "read_audit",
     "read_mindcluster",
+    "read_seen",
     "read_standing",
     "recorded_day",
     "replay_solo",

@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from agent.adapters.manifests import read_documents
+from agent.adapters.recordline import parse_line
 from agent.adapters.shipped import read_shipped, shipped_folder
+from agent.app.bootstrap.common import LETTERS, STATE, read_audit
+from agent.app.bootstrap.folder import REPORTS
 from agent.app.policykeep import PolicyKeep
-from agent.errors import BadUsage, CannotRun
+from agent.domain.events import ActiveFault, Position, Record
+from agent.errors import BadReport, BadUsage, CannotRun
+from agent.wire.audit import AuditLine
 from agent.wire.mindcluster import COMPONENTS
+from agent.wire.report import decode as decode_report
 from agent.wire.yamlnodes import MAX_BYTES, nearest
 
 _FIRST: Final = 1024 * 1024
@@ -98,3 +104,19 @@ def policy_samples(keep: PolicyKeep) -> Iterable[tuple[str, str, str, float, tup
     yield "gauge", "fault_agent_policy_ok", "1 while the newest policy files are in force", float(not keep.trouble), ()
     yield "counter", "fault_agent_policy_loads", "Times the policy files were read again and taken", keep.loads, ()
     yield "counter", "fault_agent_policy_load_failures", "Times they were read and not taken", keep.failures, ()
+
+
+def read_seen(out: Path) -> tuple[list[AuditLine], list[ActiveFault], list[Record]]:
+    """The decisions, the active faults and the dead letters of a run's folder, as far as they can be read.
+
+    Raises CannotRun when it is no folder of a run.
+    """
+    lines, _ = read_audit(out)
+    active: list[ActiveFault] = []
+    for path in sorted((out / STATE / REPORTS).glob("*.json")):
+        with suppress(BadReport, OSError):
+            active += decode_report(path.read_bytes()).active
+    letters = out / LETTERS
+    kept = letters.read_bytes().splitlines() if letters.is_file() else []
+    parsed = (parse_line(line, Position(0, 0, at)) for at, line in enumerate(kept))
+    return lines, active, [one for one in parsed if isinstance(one, Record)]
