@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from agent.domain.events import ActiveFault, Record
+from agent.domain.events import NodeReport, Record
 from agent.domain.policy import Policy
 from agent.domain.vocab import DeadReason, Plane, Reason
 from agent.wire.audit import AuditLine
@@ -25,14 +25,21 @@ class SeenCode:
     held: bool = False
     """It waited for a person, or does."""
     occurrences: set[str] = field(default_factory=set)
+    counted: int = 0
+    """Faults that the reports remember, also where a journal of theirs is gone."""
     refused: int = 0
     """Records that were dead-lettered for it."""
     nodes: set[str] = field(default_factory=set)
     severities: set[int] = field(default_factory=set)
-    """Of the faults active now, where their sender told one."""
+    """As their senders told them."""
     active: int = 0
     first: int = 0
     last: int = 0
+
+    @property
+    def times(self) -> int:
+        """How often it was met."""
+        return max(len(self.occurrences), self.counted) + self.refused
 
     def at(self, time: int) -> None:
         """Note a time at which it was met."""
@@ -41,9 +48,9 @@ class SeenCode:
 
 
 def unknown_codes(
-    policy: Policy, lines: Iterable[AuditLine], active: Iterable[ActiveFault], letters: Iterable[Record]
+    policy: Policy, lines: Iterable[AuditLine], reports: Iterable[NodeReport], letters: Iterable[Record]
 ) -> list[SeenCode]:
-    """The unknown codes of a journal, of what reports hold as active, and of dead letters; those met last first."""
+    """The unknown codes of a journal, of nodes' reports and of dead letters; those met last first."""
     found: dict[tuple[Plane, str], SeenCode] = {}
 
     def seen(plane: Plane, code: str) -> SeenCode | None:
@@ -64,16 +71,23 @@ def unknown_codes(
                 one.levels.add(decision.level)
             if decision.occurrence:
                 one.occurrences.add(decision.occurrence)
-    for fault in active:
-        if one := seen(fault.key.plane, fault.key.code):
-            one.at(fault.since)
-            one.nodes.add(fault.key.node)
-            one.active += 1
-            one.held = one.held or fault.held
-            one.levels.add(fault.level)
-            one.occurrences.add(fault.occurrence)
-            if fault.severity is not None:
-                one.severities.add(fault.severity)
+    for report in reports:
+        for fault in report.active:
+            if one := seen(fault.key.plane, fault.key.code):
+                one.at(fault.since)
+                one.nodes.add(report.node)
+                one.active += 1
+                one.held = one.held or fault.held
+                one.levels.add(fault.level)
+                one.occurrences.add(fault.occurrence)
+        for met in report.unknown:
+            if one := seen(met.plane, met.code):
+                one.at(met.first)
+                one.at(met.last)
+                one.nodes.add(report.node)
+                one.counted += met.count
+                if met.severity is not None:
+                    one.severities.add(met.severity)
     for letter in letters:
         for code in _refused_codes(letter):
             if one := seen(Plane.PUBLIC, code):

@@ -194,15 +194,6 @@ async def test_a_restart_with_another_policy_re_rates_what_the_report_holds() ->
     await again.end()
 
 
-async def test_unknown_codes_that_are_active_are_counted() -> None:
-    rig = await NodeRig().up()
-    for code in ("DEADBEEF", "DEADBEEF", "80E18402"):
-        rig.stream.fault(code)
-    await rig.clock.advance(1)
-    assert rig.role.unknown == 1
-    await rig.end()
-
-
 # --- the coordinator --------------------------------------------------------------------------------------------------
 
 

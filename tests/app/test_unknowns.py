@@ -10,7 +10,7 @@ from recordlines import fault_line
 from rig import T0
 
 from agent.app.unknowns import unknown_codes
-from agent.domain.events import ActiveFault, Decision, FaultKey, Position, Record
+from agent.domain.events import ActiveFault, Decision, FaultKey, NodeReport, Position, Record, UnknownCode
 from agent.domain.policy import CodeRule, Policy
 from agent.domain.vocab import Millis, NodeName, OccurrenceId, Plane, Reason, Source
 from agent.wire.audit import AuditLine
@@ -40,7 +40,7 @@ def test_a_code_is_counted_by_its_occurrences_and_dated() -> None:
     assert (one.first, one.last, one.nodes, one.levels) == (5, 7, {"n1", "n2"}, {"NotHandleFault"})
 
 
-def test_what_is_active_brings_its_severity() -> None:
+def test_a_report_brings_what_is_active_and_what_it_remembers() -> None:
     key = FaultKey(NodeName("n1"), Plane.CHIP, "0", "DEADBEEF")
     fault = ActiveFault(
         key,
@@ -53,8 +53,14 @@ def test_what_is_active_brings_its_severity() -> None:
         held=True,
         severity=2,
     )
-    (one,) = unknown_codes(KNOWN, (), (fault,), ())
-    assert (one.active, one.severities, one.held, one.last) == (1, {2}, True, 3)
+    met = (
+        UnknownCode(Plane.CHIP, "DEADBEEF", Source.DCMI, 2, 5, Millis(2), Millis(8)),
+        UnknownCode(Plane.CHIP, "80E18402", Source.DCMI, 2, 1, Millis(2), Millis(9)),
+    )
+    report = NodeReport("c", NodeName("n1"), 1, 1, "i", active=(fault,), unknown=met)
+    (one,) = unknown_codes(KNOWN, (), (report,), ())
+    assert (one.active, one.severities, one.held, one.times) == (1, {2}, True, 5)
+    assert (one.first, one.last) == (2, 8)
 
 
 def test_public_codes_are_found_in_the_dead_letters_alone() -> None:

@@ -16,7 +16,7 @@ from agent.adapters.shipped import read_shipped, shipped_folder
 from agent.app.bootstrap.common import LETTERS, STATE, read_audit
 from agent.app.bootstrap.folder import REPORTS
 from agent.app.policykeep import PolicyKeep
-from agent.domain.events import ActiveFault, Position, Record
+from agent.domain.events import NodeReport, Position, Record
 from agent.errors import BadReport, BadUsage, CannotRun
 from agent.wire.audit import AuditLine
 from agent.wire.mindcluster import COMPONENTS
@@ -106,17 +106,17 @@ def policy_samples(keep: PolicyKeep) -> Iterable[tuple[str, str, str, float, tup
     yield "counter", "fault_agent_policy_load_failures", "Times they were read and not taken", keep.failures, ()
 
 
-def read_seen(out: Path) -> tuple[list[AuditLine], list[ActiveFault], list[Record]]:
-    """The decisions, the active faults and the dead letters of a run's folder, as far as they can be read.
+def read_seen(out: Path) -> tuple[list[AuditLine], list[NodeReport], list[Record]]:
+    """The decisions, the reports and the dead letters of a run's folder, as far as they can be read.
 
     Raises CannotRun when it is no folder of a run.
     """
     lines, _ = read_audit(out)
-    active: list[ActiveFault] = []
+    reports: list[NodeReport] = []
     for path in sorted((out / STATE / REPORTS).glob("*.json")):
         with suppress(BadReport, OSError):
-            active += decode_report(path.read_bytes()).active
+            reports.append(decode_report(path.read_bytes()))
     letters = out / LETTERS
     kept = letters.read_bytes().splitlines() if letters.is_file() else []
     parsed = (parse_line(line, Position(0, 0, at)) for at, line in enumerate(kept))
-    return lines, active, [one for one in parsed if isinstance(one, Record)]
+    return lines, reports, [one for one in parsed if isinstance(one, Record)]

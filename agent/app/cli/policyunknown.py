@@ -57,7 +57,7 @@ def _plain(one: SeenCode) -> dict[str, Any]:
         "table": _table_of(one),
         "shown_as": sorted(one.levels),
         "held": one.held,
-        "occurrences": len(one.occurrences),
+        "times": one.times,
         "refused": one.refused,
         "active": one.active,
         "severities": sorted(one.severities),
@@ -76,8 +76,7 @@ def _tell(found: list[SeenCode]) -> None:
         became = "held" if one.held else ", ".join(sorted(one.levels)) or "refused"
         nodes = sorted(one.nodes)
         named = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-        times = str(len(one.occurrences) + one.refused)
-        listing.add_row(one.code, one.plane, became, times, str(one.active), named, utc_time(one.last))
+        listing.add_row(one.code, one.plane, became, str(one.times), str(one.active), named, utc_time(one.last))
     out.print(listing)
     out.print("\nTo add them, in overrides.yaml (fault-agent policy export FOLDER makes one), each with its level:")
     for table in dict.fromkeys(map(_table_of, found)):
