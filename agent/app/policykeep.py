@@ -61,10 +61,10 @@ class PolicyKeep:
             return ""
         try:
             policy = self._load()
-        except AgentError as error:
+        except Exception as error:  # a defect of ours must not end the watch, nor go unsaid
             self._seen = mark
             self.failures += 1
-            lines = str(error).splitlines()
+            lines = (str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}").splitlines()
             more = f" (and {len(lines) - 1} more mistakes)" if len(lines) > 1 else ""
             trouble = f"{lines[0]}{more}"
             told, self.trouble = trouble == self.trouble and not force, trouble

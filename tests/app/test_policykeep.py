@@ -75,6 +75,15 @@ def test_a_bad_policy_keeps_the_last_good_one_and_degrades_until_it_is_mended() 
     assert keep.degraded == ""
 
 
+def test_a_defect_of_the_reader_keeps_the_last_good_policy_too() -> None:
+    files = Files()
+    keep = files.keep()
+    files.mark = 2
+    files.during = lambda: [][1]
+    assert keep.look() == f"policy not taken, {OLD} stays in force: IndexError: list index out of range"
+    assert keep.policy is POLICY
+
+
 def test_a_hang_up_reads_files_that_look_unchanged() -> None:
     files = Files()
     keep = files.keep()

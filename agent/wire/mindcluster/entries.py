@@ -3,7 +3,7 @@
 The one rule: a verdict that is not `taken` has a reason that a person can act on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -43,9 +43,14 @@ class Entry:
     """The level it gives, where it is one of a table."""
 
 
+def lost(names: Iterable[tuple[str, str]], before: str = "") -> list[Entry]:
+    """Entries for the names of an object of which nothing comes."""
+    return [Entry(f"{before}{name}", name, Verdict.UNUSED, reason) for name, reason in names]
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A trigger that makes a strategy of a relation code, `timeout_s` None where no duration is given for it."""
+    """A trigger with which relation codes become a strategy (SubHealth or Separate)."""
 
     trigger: str
     codes: tuple[str, ...]

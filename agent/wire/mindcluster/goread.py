@@ -48,9 +48,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise BadInput(f"no JSON: {name} is no number there")
 
 
-def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The struct fields of an object, and the names that are none. A repeated name counts as it stands last, two
-    objects of one name together. Raises BadInput when the value is no object.
+def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The struct fields of an object; and, with the reason, each name of which nothing comes. A repeated name counts as
+    it stands last, two objects of one name together. Raises BadInput when the value is no object.
     """
     if value is None:
         return {}, []
@@ -59,16 +59,18 @@ def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any]
     exact = {name: name for name in names}
     folded = {name.casefold(): name for name in names}
     found: dict[str, Any] = {}
-    other: list[str] = []
+    lost: list[tuple[str, str]] = []
     for key, item in value:
         name = exact.get(key) or folded.get(key.casefold())
         if name is None:
-            other.append(clean(key))
+            lost.append((clean(key), "its component knows no such key"))
         elif isinstance(item, Pairs) and isinstance(found.get(name), Pairs):
             found[name] = Pairs([*found[name], *item])
         else:
+            if name in found:
+                lost.append((name, "stands again further down, and the last one counts"))
             found[name] = item
-    return found, other
+    return found, lost
 
 
 def texts(value: Any, where: str) -> list[str]:

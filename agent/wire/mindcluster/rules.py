@@ -11,7 +11,7 @@ from typing import Any, Final
 from agent.domain.policy import DurationRule, FrequencyRule, chip_number, well_formed
 from agent.domain.vocab import MANUAL, NETWORK_CODES, SECOND, Millis, Source
 from agent.errors import BadInput
-from agent.wire.mindcluster.entries import Entry, Foreign, Relation, Verdict
+from agent.wire.mindcluster.entries import Entry, Foreign, Relation, Verdict, lost
 from agent.wire.mindcluster.goread import fields, items, text, texts, whole
 from agent.wire.rulesfile import (
     DURATION_KEYS,
@@ -48,7 +48,7 @@ def customization(value: Any, name: str) -> Foreign:
     durations: dict[int, DurationRule] = {}
     for index, item in enumerate(items(found.get("FaultDuration"), "FaultDuration")):
         entries += _rule(item, f"FaultDuration[{index}]", _Duration, durations)
-    entries += [Entry(key, key, Verdict.UNUSED, "device-plugin knows no such key") for key in other]
+    entries += lost(other)
     return Foreign(
         name,
         "device-plugin",
@@ -69,8 +69,7 @@ def _grace(value: Any) -> Iterator[Entry]:
         else:
             reason = f"{seconds} is not from {low} to {high}: device-plugin takes {usual}; nothing here asks for it"
             yield Entry(place, str(seconds), Verdict.UNUSED, reason)
-    for key in other:
-        yield Entry(f"GraceTolerance.{key}", key, Verdict.UNUSED, "device-plugin knows no such key")
+    yield from lost(other, "GraceTolerance.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +157,7 @@ def _rule(value: Any, place: str, form: type[_Frequency] | type[_Duration], take
             yield Entry(where, code, Verdict.SKIPPED, f"{wrong}: device-plugin skips the rule", rule.level)
         else:
             yield _one(where, code, rule, taken)
-    for key in other:
-        yield Entry(f"{place}.{key}", key, Verdict.UNUSED, "device-plugin knows no such key")
+    yield from lost(other, f"{place}.")
 
 
 def _one(where: str, code: str, rule: _Frequency | _Duration, taken: dict[int, Any]) -> Entry:
@@ -202,7 +200,7 @@ def relations(value: Any, name: str) -> Foreign:
         entries.append(Entry(place, what, verdict, reason))
         if not reason:
             rules.append(Relation(trigger, tuple(codes), strategy))
-        entries += [Entry(f"{place}.{key}", key, Verdict.UNUSED, "ClusterD knows no such key") for key in other]
+        entries += lost(other, f"{place}.")
     return Foreign(name, "ClusterD", entries=tuple(entries), relations=tuple(rules))
 
 
@@ -247,7 +245,7 @@ def relation_timeouts(value: Any, name: str) -> Foreign:
             reason = f"takes the place of {timeouts[code]} s before it" if again else ""
             entries.append(Entry(place, what, Verdict.CHANGED if again else Verdict.TAKEN, reason))
             timeouts[code] = seconds
-        entries += [Entry(f"{place}.{key}", key, Verdict.UNUSED, "ClusterD knows no such key") for key in other]
+        entries += lost(other, f"{place}.")
     if not timeouts:
         raise BadInput("no entry is left that ClusterD takes")
     return Foreign(name, "ClusterD", entries=tuple(entries), relation_timeouts=timeouts)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from agent.domain.policy import chip_number, well_formed
 from agent.domain.vocab import CHIP_LEVELS, NETWORK_CODES, NODE_LEVELS, SWITCH_LEVELS, Source
 from agent.errors import BadInput
-from agent.wire.mindcluster.entries import Entry, Foreign, Verdict
+from agent.wire.mindcluster.entries import Entry, Foreign, Verdict, lost
 from agent.wire.mindcluster.goread import fields, texts
 from agent.wire.yamlnodes import shown
 
@@ -131,7 +131,7 @@ def _table(
     component: str,
     table: str,
     found: Mapping[str, Any],
-    other: Sequence[str],
+    other: Sequence[tuple[str, str]],
     lists: Mapping[str, str],
     ranks: Sequence[str],
     read: _Reader,
@@ -162,7 +162,7 @@ def _table(
         elif one.code:
             said.add(one.code)
         entries.append(Entry(place, text, verdict, reason, one.level))
-    entries += [Entry(key, key, Verdict.UNUSED, f"{component} knows no such key") for key in other]
+    entries += lost(other)
     return Foreign(name, component, entries=tuple(entries), table=table, levels=levels)
 
 

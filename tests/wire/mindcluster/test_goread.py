@@ -8,7 +8,11 @@ from agent.wire.mindcluster.goread import Pairs, fields, parse, text, texts, who
 
 def test_names_are_found_in_any_case_and_the_last_of_a_name_counts() -> None:
     found, other = fields(parse(b'{"EVENTID":["a"],"eventId":["b"],"More":1}'), "the file", ["EventId"])
-    assert (found, other) == ({"EventId": ["b"]}, ["More"])
+    assert found == {"EventId": ["b"]}
+    assert other == [
+        ("EventId", "stands again further down, and the last one counts"),
+        ("More", "its component knows no such key"),
+    ]
 
 
 def test_two_objects_of_one_name_are_read_together() -> None:

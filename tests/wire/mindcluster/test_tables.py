@@ -70,6 +70,15 @@ def test_an_unknown_key_is_named() -> None:
     assert verdicts(read("faultCode.json", {"RestartNpuCode": ["80E24E00"]})) == {"RestartNpuCode": Verdict.UNUSED}
 
 
+def test_a_list_that_is_written_twice_is_not_lost_in_silence() -> None:
+    file = read_foreign("faultCode.json", b'{"SeparateNPUCodes":["80E18402"],"SeparateNPUCodes":["80E24E00"]}')
+    assert file.levels == {"80E24E00": "SeparateNPU"}
+    assert [(entry.place, str(entry.verdict)) for entry in file.entries] == [
+        ("SeparateNPUCodes[0]", "taken"),
+        ("SeparateNPUCodes", "unused"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
