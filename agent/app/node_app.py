@@ -15,6 +15,7 @@ from agent.domain.node import (
     NodeBook,
     Outcome,
     Placed,
+    Policed,
     decide,
     evolve,
     next_deadline,
@@ -62,8 +63,6 @@ class NodeSide:
         self._books: dict[NodeName, NodeBook] = {}
         self._versions: dict[NodeName, tuple[int, int]] = {}
         self._dirty: set[NodeName] = set()
-        self._unsettled = False
-        """Some book may have been rated by another policy last; the next tick settles it."""
         self.eventful = False
         """Something happened since the last reports that others should hear of at once."""
         self._due: list[tuple[Millis, NodeName]] = []
@@ -71,10 +70,12 @@ class NodeSide:
         self.serials: Mapping[str, str] = {}
 
     def use(self, policy: Policy) -> None:
-        """Take another policy: the next tick rates by it all that is active, the next record what it brings."""
-        if policy is not self.policy:
-            self._unsettled = self._unsettled or policy.digest != self.policy.digest
-            self.policy = policy
+        """Another policy from now on: the next tick rates by it, on every node, all that is active or counted."""
+        new, self.policy = policy.digest != self.policy.digest, policy
+        for node in self._books if new else ():
+            self._dirty.add(node)
+            self.eventful = True  # by which policy a node is rated is news too
+            self._wake(node)
 
     def restore(self, report: NodeReport, *, fresh: bool = False) -> None:
         """Go on from a report of an earlier run, with the next epoch; `fresh`: on a new machine, with nothing of it."""
@@ -83,7 +84,6 @@ class NodeSide:
         )
         self._books[report.node] = book
         self._versions[report.node] = (report.epoch + 1, 0)
-        self._unsettled = True
         self._wake(report.node)
 
     def claim(self, node: NodeName) -> None:
@@ -159,12 +159,6 @@ class NodeSide:
 
     def tick(self, now: Millis, taken: Taken) -> None:
         """Let every deadline that lies before `now` take effect, and a policy that is new."""
-        if self._unsettled:
-            self._unsettled = False
-            for book in self._books.values():
-                if book.policy != self.policy.digest:
-                    self._evolve(book, tick(book, now, self.policy), now, taken)
-                    self.eventful = True  # by which policy a node is rated is news too
         while self._due and self._due[0][0] <= now:
             at, node = heappop(self._due)
             if self._planned.get(node) != at:
@@ -172,12 +166,6 @@ class NodeSide:
             del self._planned[node]
             book = self._books[node]
             self._evolve(book, tick(book, now, self.policy), now, taken)
-
-    def adopt(self, policy: Policy, now: Millis, taken: Taken) -> None:
-        """Another policy from now on: everything active or counted is rated by it at once, on every node."""
-        self.policy = policy
-        for book in self._books.values():
-            self._evolve(book, tick(book, now, policy), now, taken)
 
     def next_deadline(self) -> Millis | None:
         """The earliest stream time at which a tick changes something, or None."""
@@ -209,6 +197,8 @@ class NodeSide:
         """Reports of the nodes that changed since the last call, each with its next sequence number."""
         found: dict[NodeName, NodeReport] = {}
         for node in sorted(self._dirty):
+            if not self._books[node].policy:  # nothing was rated yet: it will be by this one
+                evolve(self._books[node], Policed(self.policy.digest))
             epoch, seq = self._versions.get(node, (1, 0))
             self._versions[node] = (epoch, seq + 1)
             found[node] = self._books[node].report(
