@@ -27,7 +27,8 @@ from agent.app.fencedstore import FencedStore
 from agent.app.lastseen import LastSeen
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
-from agent.app.node_role import NodeParts, NodeRole
+from agent.app.node_role import NodeRole
+from agent.app.nodeparts import NodeParts
 from agent.app.policykeep import PolicyKeep
 from agent.app.settings import settings_from
 from agent.app.world import World

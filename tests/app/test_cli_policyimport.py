@@ -79,6 +79,14 @@ def test_a_file_that_its_component_refuses_is_refused_and_writes_nothing(ask: Co
     assert not (tmp_path / "mine" / "chip.yaml").exists()
 
 
+def test_two_files_of_one_kind_would_lose_one_and_are_refused(ask: Command, tmp_path: Path) -> None:
+    codes = {"publicFaultCode": {"SeparateNPUCodes": ["220001001"]}}
+    files = [put(tmp_path / f"{name}.json", codes) for name in ("publicFaultConfiguration", "publicCustomization")]
+    code, _, err = ask("policy", "import", *files, "--out", tmp_path / "mine")
+    assert (code, "publicFaultConfiguration.json and publicCustomization.json: they become one" in err) == (2, True)
+    assert not (tmp_path / "mine").exists()
+
+
 def test_nothing_is_overwritten(ask: Command, tmp_path: Path) -> None:
     file = put(tmp_path / "faultCode.json", CHIP)
     put(tmp_path / "chip.yaml", "mine")

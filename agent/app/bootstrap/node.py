@@ -34,7 +34,8 @@ from agent.app.bootstrap.policies import policy_samples
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
 from agent.app.node_app import NodeSide
-from agent.app.node_role import NodeParts, NodeRole
+from agent.app.node_role import NodeRole
+from agent.app.nodeparts import NodeParts
 from agent.app.settings import Settings
 from agent.domain.node import record_digest
 from agent.domain.partition import partition_of

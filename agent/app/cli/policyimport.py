@@ -56,6 +56,7 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
     """
     in_force = policy_at(policy_path)
     found = [read_foreign(called, data) for path in files for called, data in read_mindcluster(path, name)]
+    _one_of_a_kind(found)
     texts = policy_texts(found, in_force)
     written = write_policy(out, {name: text.encode() for name, text in texts.items()}) if out is not None else []
     if as_json:
@@ -74,6 +75,16 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
             click.echo(f"nothing is written without --out; it would be {', '.join(sorted(texts))}")
     if any(file.refusal or _odd(file) for file in found):
         raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _one_of_a_kind(found: Sequence[Foreign]) -> None:
+    """Two files that become the same policy file would lose one of them. Raises UsageError."""
+    by_kind: dict[str, Foreign] = {}
+    for file in found:
+        kind = file.table or file.name
+        if not file.refusal and by_kind.setdefault(kind, file) is not file:
+            names = f"{by_kind[kind].name} and {file.name}" if by_kind[kind].name != file.name else f"{file.name} twice"
+            raise click.UsageError(f"{names}: they become one policy file, so import only the one that counts")
 
 
 def _odd(file: Foreign) -> list[Entry]:

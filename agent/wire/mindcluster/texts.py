@@ -20,7 +20,7 @@ version: {version}
 
 
 def policy_texts(files: Sequence[Foreign], known: Policy) -> dict[str, str]:
-    """Policy files by name (chip.yaml, rules.yaml, …) for what the files hold; of two of one kind the last counts.
+    """Policy files by name (chip.yaml, rules.yaml, …) for what the files hold, one of a kind.
 
     Meanings and modules come from `known`; so does `unknown_held_level`, which none of the files has.
     """
