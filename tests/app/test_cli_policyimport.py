@@ -63,6 +63,15 @@ def test_a_config_map_gives_all_its_files(ask: Command, tmp_path: Path) -> None:
     assert policy.durations[0x81078603].fault_timeout_ms == 30_000
 
 
+def test_a_data_key_that_is_nearly_a_file_is_not_passed_over(ask: Command, tmp_path: Path) -> None:
+    cm = config_map(faultCode={"SeparateNPUCodes": ["DEADBEEF"]}, faultcustomization=RULES)
+    code, out, _ = ask("policy", "import", put(tmp_path / "cm.json", cm))
+    assert code == 1
+    told = "data key 'faultcustomization.json' is no file of MindCluster's; did you mean 'faultCustomization.json'?"
+    assert f"! not read: {told}" in out
+    assert told in json.loads(ask("policy", "coverage", tmp_path / "cm.json", "--json")[1])["not_read"]
+
+
 def test_without_out_nothing_is_written(ask: Command, tmp_path: Path) -> None:
     file = put(tmp_path / "other.json", {"SeparateNPUCodes": ["DEADBEEF"]})
     code, out, _ = ask("policy", "import", file, "--as", "faultCode.json")

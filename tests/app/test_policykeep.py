@@ -14,8 +14,9 @@ from rig import POLICY, T0
 from rolerig import CoordinatorRig, NodeRig, a_report
 
 from agent.app.bootstrap.common import keep_policy
+from agent.app.bootstrap.coordinator import Status, split_words
 from agent.app.bootstrap.coordinator import samples as coordinator_samples
-from agent.app.bootstrap.coordinator import split_words
+from agent.app.bootstrap.node import not_ready
 from agent.app.bootstrap.policies import policy_samples
 from agent.app.policykeep import PolicyKeep
 from agent.domain.policy import Policy
@@ -204,6 +205,23 @@ async def test_a_restart_with_another_policy_re_rates_what_the_report_holds() ->
 
 
 # --- the coordinator --------------------------------------------------------------------------------------------------
+
+
+async def test_readiness_says_degraded_and_why_once_the_role_is_current() -> None:
+    files = Files()
+    keep = files.keep()
+    files.put(BAD, 2)
+    keep.look()
+    node = NodeRig()
+    assert not_ready(node.role, keep) == "not caught up with the stream yet"
+    await node.up()
+    assert not_ready(node.role, keep) == keep.degraded
+    await node.end()
+    rig = await CoordinatorRig().lead()
+    assert Status(keep).missing() == "Kafka and the API server are not reached yet"
+    assert Status(keep, rig.role).missing() == keep.degraded
+    assert Status(files.keep(), rig.role).missing() == ""
+    await rig.end()
 
 
 async def test_a_split_fleet_is_counted_and_said() -> None:

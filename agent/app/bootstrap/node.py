@@ -36,6 +36,7 @@ from agent.app.health import Watchdog
 from agent.app.node_app import NodeSide
 from agent.app.node_role import NodeRole
 from agent.app.nodeparts import NodeParts
+from agent.app.policykeep import PolicyKeep
 from agent.app.settings import Settings
 from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
@@ -152,11 +153,11 @@ def machine_id(path: Path) -> str:
         return ""
 
 
-def not_ready(role: NodeRole) -> str:
-    """What keeps the node from being current; empty: nothing."""
+def not_ready(role: NodeRole, keep: PolicyKeep) -> str:
+    """What keeps the node from being current, or its policy from being the newest; empty: nothing."""
     if role.pulse.standing_by:
         return "standing by: another agent reports this node"
-    return "" if role.pulse.caught_up else "not caught up with the stream yet"
+    return keep.degraded if role.pulse.caught_up else "not caught up with the stream yet"
 
 
 def samples(role: NodeRole, progress: Callable[[], Mapping[int, Progress]]) -> Iterable[Sample]:

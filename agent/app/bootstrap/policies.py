@@ -23,6 +23,8 @@ from agent.wire.mindcluster import COMPONENTS
 from agent.wire.report import decode as decode_report
 from agent.wire.yamlnodes import MAX_BYTES, nearest
 
+_POLL_INTERVAL: Final = "PollInterval"
+"""How often device-plugin reads its ConfigMap; ours is looked at every few seconds."""
 _FIRST: Final = 1024 * 1024
 """Bytes of a recording in which a time must stand; a record is at most as long."""
 _TIME: Final = re.compile(rb'"(?:timestamp|time|tick)\\?"\s*:\s*(1[0-9]{12})\b')
@@ -60,9 +62,10 @@ def write_policy(folder: Path, texts: Mapping[str, bytes]) -> list[Path]:
     return list(files)
 
 
-def read_mindcluster(path: Path, name: str | None = None) -> list[tuple[str, bytes]]:
+def read_mindcluster(path: Path, name: str | None = None) -> tuple[list[tuple[str, bytes]], list[str]]:
     """The files of MindCluster's in a file, with the name of each: the file itself, known by its name or called `name`,
-    or those in the data of the ConfigMaps that it holds (YAML or JSON, as `kubectl get cm -o yaml` prints them).
+    or those in the data of the ConfigMaps that it holds (YAML or JSON, as `kubectl get cm -o yaml` prints them). And
+    what stands beside them in those ConfigMaps that nobody reads.
 
     Raises BadUsage when it is none, CannotRun when it cannot be read.
     """
@@ -73,22 +76,24 @@ def read_mindcluster(path: Path, name: str | None = None) -> list[tuple[str, byt
         raise CannotRun(f"{path} cannot be read: {error.strerror or error}") from error
     called = name or path.name
     if called in COMPONENTS:
-        return [(called, data)]
+        return [(called, data)], []
     if len(data) > MAX_BYTES:
         raise CannotRun(f"{path} has more than {MAX_BYTES} bytes", hint="give the ConfigMap or the file alone")
     found = read_documents(data, str(path))
     maps = [one for _, one in found.objects if one.get("kind") == "ConfigMap" and isinstance(one.get("data"), Mapping)]
-    files = [
-        (key, text.encode("utf-8", "surrogatepass"))
-        for one in maps
-        for key, text in one["data"].items()
-        if key in COMPONENTS and isinstance(text, str)
-    ]
+    files: list[tuple[str, bytes]] = []
+    beside: list[str] = []
+    for one in maps:
+        known = {key: text for key, text in one["data"].items() if key in COMPONENTS and isinstance(text, str)}
+        files += [(key, text.encode("utf-8", "surrogatepass")) for key, text in known.items()]
+        if known:
+            others = [str(key) for key in one["data"] if key not in known and key != _POLL_INTERVAL]
+            beside += [f"data key {key!r} is no file of MindCluster's{nearest(key, COMPONENTS)}" for key in others]
     if not files:
         why = f"{found.findings[0]}; " if found.findings else ""
         hint = f"{why}a file is known by its name{nearest(path.name, COMPONENTS)}; or say which it is with --as"
         raise BadUsage(f"{path} is no fault configuration of MindCluster's and no ConfigMap with one", hint=hint)
-    return files
+    return files, beside
 
 
 def recorded_day(events: Path) -> date | None:

@@ -55,13 +55,16 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
     refused, or an entry is neither taken nor repeated.
     """
     in_force = policy_at(policy_path)
-    found = [read_foreign(called, data) for path in files for called, data in read_mindcluster(path, name)]
+    read = [read_mindcluster(path, name) for path in files]
+    found = [read_foreign(called, data) for held, _ in read for called, data in held]
+    beside = [note for _, notes in read for note in notes]
     _one_of_a_kind(found)
     texts = policy_texts(found, in_force)
     written = write_policy(out, {name: text.encode() for name, text in texts.items()}) if out is not None else []
     if as_json:
         plain = {
             "files": [_plain(file, in_force) for file in found],
+            "not_read": beside,
             "policy_files": sorted(texts),
             "written": [str(path) for path in written],
         }
@@ -69,11 +72,13 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
     else:
         for file in found:
             _tell(file, in_force)
+        for note in beside:
+            click.echo(f"! not read: {note}")
         for path in written:
             click.echo(f"written: {path}")
         if texts and out is None:
             click.echo(f"nothing is written without --out; it would be {', '.join(sorted(texts))}")
-    if any(file.refusal or _odd(file) for file in found):
+    if beside or any(file.refusal or _odd(file) for file in found):
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 
@@ -155,15 +160,20 @@ def coverage(file: Path, name: str | None, policy_path: Path | None, as_json: bo
     Exit code 1: something differs.
     """
     in_force = policy_at(policy_path)
-    found = [read_foreign(called, data) for called, data in read_mindcluster(file, name)]
+    held, beside = read_mindcluster(file, name)
+    found = [read_foreign(called, data) for called, data in held]
     compared = [(one, compare(one, in_force)) for one in found]
     if as_json:
         plain = [_coverage_plain(one, changes) for one, changes in compared]
-        click.echo(json.dumps({"digest": in_force.digest, "files": plain}, indent=2, ensure_ascii=False))
+        click.echo(
+            json.dumps({"digest": in_force.digest, "files": plain, "not_read": beside}, indent=2, ensure_ascii=False)
+        )
     else:
         for one, changes in compared:
             _tell_coverage(one, changes)
-    if any(one.refusal or changes for one, changes in compared):
+        for note in beside:
+            click.echo(f"! not read: {note}")
+    if beside or any(one.refusal or changes for one, changes in compared):
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 
