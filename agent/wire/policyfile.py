@@ -78,7 +78,9 @@ def examine(files: Mapping[str, bytes], today: date | None = None) -> Examined:
     for path, data in files.items():
         file = YamlFile(path, problems)
         name = path.rsplit("/", 1)[-1]
-        if name not in FILES:
+        if name.endswith(".json"):
+            file.wrong(1, "a policy file is YAML; `fault-agent policy import` makes one of a file of MindCluster's")
+        elif name not in FILES:
             file.wrong(1, f"no policy file is called {name!r}{nearest(name, FILES)}")
         elif name in taken:
             file.wrong(1, f"{name} is given twice")

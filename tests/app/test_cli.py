@@ -279,6 +279,8 @@ def test_an_exported_policy_is_the_shipped_one_and_is_never_overwritten(call: Co
         json.loads(call("policy", "show", "--json", *more)[1])["digest"] for more in ((), ("--policy", str(own)))
     ]
     assert digests[0] == digests[1]
+    other = tmp_path / "other"
+    assert json.loads(call("policy", "export", other, "--json")[1]) == [str(other / name) for name in names]
     (own / "rules.yaml").unlink()
     code, out, err = call("policy", "export", own)
     assert (code, out) == (2, "")

@@ -151,6 +151,9 @@ def table(*lines: str, level: str = "SeparateNPU") -> str:
         pytest.param("chip.yaml", "version: 1\nresources: []\nlevels: {}\n", "no key 'resources'", id="not-here"),
         pytest.param("chips.yaml", CHIP, "chips.yaml:1: no policy file is called 'chips.yaml'; did you", id="file"),
         pytest.param(
+            "faultCode.json", b"{}", "faultCode.json:1: a policy file is YAML; `fault-agent policy", id="json"
+        ),
+        pytest.param(
             "rules.yaml", "version: 1\nFaultFrequencies: []\n", "rules.yaml:2: the file has no key", id="rule"
         ),
         pytest.param("rules.yaml", "version: 1\nunknown_held_level: ManuallySeparateNPU\n", "cannot be", id="held"),

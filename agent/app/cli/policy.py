@@ -99,14 +99,15 @@ def _level(asked: str | None) -> str | None:
     epilog="Example: fault-agent policy export my-policy/; fault-agent explain 80E18402 --policy my-policy/",
 )
 @click.argument("folder", type=click.Path(path_type=Path))
-def export(folder: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For machines: an array of the files that were written.")
+def export(folder: Path, as_json: bool) -> None:
     """Write the shipped policy files into FOLDER, to edit a copy and give it as --policy FOLDER.
 
     A file that is left out of that folder is the shipped one, so keep only those you change; to rate single codes
     otherwise, overrides.yaml alone is enough. Nothing is overwritten.
     """
-    for path in export_policy(folder):
-        click.echo(str(path))
+    written = [str(path) for path in export_policy(folder)]
+    click.echo(json.dumps(written, indent=2, ensure_ascii=False) if as_json else "\n".join(written))
 
 
 def _rows(in_force: Policy, name: str, level: str | None) -> list[CodeRule]:

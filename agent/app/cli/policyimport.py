@@ -27,6 +27,7 @@ _AS: Final = click.option(
     "--as",
     "name",
     type=click.Choice(list(COMPONENTS)),
+    metavar="NAME",
     help="Which file it is, where its own name does not say so. Example: --as faultCode.json",
 )
 
