@@ -114,7 +114,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
                 settings.http.host,
                 settings.http.port,
                 lambda: watchdog.dead(wall_clock()),
-                lambda: not_ready(role) or keep.degraded,
+                lambda: not_ready(role, keep),
                 lambda: [*samples(role, source.progress), *policy_samples(keep)],
             )
             await server.open()
