@@ -107,7 +107,7 @@ class CoordinatorRole:
     def tell(self, decision: Decision) -> None:
         """Note a decision; it is journalled before the ledgers that make it final."""
         meaning = self._p.meaning(decision.fault) if decision.fault else ""
-        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy.short, meaning))
+        self._lines.append(AuditLine(decision, self._p.mode, decision.policy or self._p.policy.short, meaning))
 
     async def flush_audit(self) -> None:
         """Journal and announce the reasons noted so far.

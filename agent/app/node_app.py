@@ -176,7 +176,7 @@ class NodeSide:
     def _evolve(self, book: NodeBook, changes: Sequence[Change], now: Millis, taken: Taken) -> None:
         for change in changes:
             if isinstance(change, Outcome):
-                taken.decisions.append(_told(book, change, now))
+                taken.decisions.append(_told(book, change, now, self.policy))
                 self.eventful = True
             evolve(book, change)
         self._dirty.add(book.node)
@@ -219,7 +219,7 @@ def encode_reports(reports: Mapping[NodeName, NodeReport]) -> dict[NodeName, byt
     return {node: encode(report) for node, report in reports.items()}
 
 
-def _told(book: NodeBook, change: Outcome, now: Millis) -> Decision:
+def _told(book: NodeBook, change: Outcome, now: Millis, policy: Policy) -> Decision:
     """An outcome as a decision for people; the reference names when the fault began."""
     active = change.active or book.active.get(change.identity)
     event = change.event
@@ -240,6 +240,7 @@ def _told(book: NodeBook, change: Outcome, now: Millis) -> Decision:
         detail=change.detail,
         occurrence=event.occurrence if event is not None else "",
         trace=event.trace if event is not None else "",
+        policy=policy.digest[:12],
     )
 
 

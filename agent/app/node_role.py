@@ -78,8 +78,7 @@ class NodeRole:
         await self._p.source.open(encode_places(self._side.scanned(self._p.node)))
         while not stop.is_set():
             self.turns += 1
-            if not self._taken.decisions:  # a decision is told with the policy that made it
-                self._side.use(self._p.policy.policy)
+            self._side.use(self._p.policy.policy)
             # Nothing is read ahead of what cannot be reported: it would only pile up here.
             at_end = await self._read() if not self._tries else False
             self._lives.over()
@@ -276,7 +275,9 @@ class NodeRole:
         decisions.clear()
 
     def _line(self, decision: Decision) -> AuditLine:
-        return AuditLine(decision, self._p.mode, self._p.policy.short, self._p.meaning(decision.fault))
+        return AuditLine(
+            decision, self._p.mode, decision.policy or self._p.policy.short, self._p.meaning(decision.fault)
+        )
 
     async def _report(self) -> None:
         """At once when the last one is long ago, then at most each REPORT_EVERY; a heartbeat in any case."""

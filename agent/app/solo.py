@@ -95,7 +95,7 @@ class Solo:
     def tell(self, decision: Decision) -> None:
         """Note a decision; it is journalled with the next checkpoint."""
         meaning = self._p.meaning(decision.fault) if decision.fault else ""
-        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy.short, meaning))
+        self._lines.append(AuditLine(decision, self._p.mode, decision.policy or self._p.policy.short, meaning))
 
     # --- start and checkpoint ------------------------------------------------------------------------------------
 
@@ -329,8 +329,7 @@ class Solo:
             await self._restore(stream=True)
             p.node_side.all_dirty()
             while not stop.is_set():
-                if not self._taken.decisions:  # a decision is told with the policy that made it
-                    p.node_side.use(p.policy.policy)
+                p.node_side.use(p.policy.policy)
                 batch = await p.source.read(READ_LIMIT)
                 for notice in batch.notices:
                     self._say(notice)

@@ -292,3 +292,5 @@ class Decision:
     occurrence: str = ""
     ranks: tuple[int, ...] = ()
     trace: str = ""
+    policy: str = ""
+    """First digits of the digest of the policy that rated it; empty: the one in force where it is told."""

@@ -13,6 +13,8 @@ from recordlines import append_lines, fault_line, journal, write_cluster, write_
 from rig import POLICY, T0
 from rolerig import CoordinatorRig, NodeRig, a_report
 
+from agent.adapters.memory import Failures
+from agent.app import node_role
 from agent.app.bootstrap.common import keep_policy
 from agent.app.bootstrap.coordinator import Status, split_words
 from agent.app.bootstrap.coordinator import samples as coordinator_samples
@@ -20,7 +22,7 @@ from agent.app.bootstrap.node import not_ready
 from agent.app.bootstrap.policies import policy_samples
 from agent.app.policykeep import PolicyKeep
 from agent.domain.policy import Policy
-from agent.errors import BadPolicy
+from agent.errors import BadPolicy, Unavailable
 
 SEPARATE = 0x80E18402
 MILDER = replace(POLICY, chip={**POLICY.chip, SEPARATE: replace(POLICY.chip[SEPARATE], level="RestartRequest")})
@@ -179,6 +181,24 @@ async def test_a_new_policy_re_rates_what_is_active_at_once_and_stands_in_report
     await rig.clock.advance(1.5)
     last = rig.bus.last()
     assert ([fault.level for fault in last.active], last.policy) == (["RestartRequest"], MILDER.digest)
+    told = [(line.decision.level, line.policy) for line in rig.bus.lines()]
+    assert told == [("SeparateNPU", OLD), ("RestartRequest", NEW)]
+    await rig.end()
+
+
+async def test_a_journal_that_is_away_keeps_no_policy_back_and_each_reason_names_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_role, "RETRY_S", (0.0,))
+    rig = await NodeRig().up()
+    rig.audit.failures.fail_next(*(Unavailable("away") for _ in range(10_000)))
+    rig.stream.fault("80E18402")
+    await rig.clock.advance(0.5)
+    rig.keep.policy = MILDER
+    await rig.clock.advance(1)
+    assert (rig.bus.last().policy, rig.bus.lines()) == (MILDER.digest, [])
+    rig.audit.failures = Failures()
+    await rig.clock.advance(1)
     told = [(line.decision.level, line.policy) for line in rig.bus.lines()]
     assert told == [("SeparateNPU", OLD), ("RestartRequest", NEW)]
     await rig.end()
