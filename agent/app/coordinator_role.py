@@ -297,6 +297,7 @@ class CoordinatorRole:
     async def _turn(self) -> None:
         """What nodes have reported comes first; then what no node's agent has told in time."""
         p, now = self._p, self._p.now()
+        p.coordinator.book.policy = p.policy.policy
         unanswered: AgentError | None = None
         try:
             await p.coordinator.step(now)

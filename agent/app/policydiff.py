@@ -30,9 +30,9 @@ class RuleChange:
     """A rule or setting that says otherwise, in words; empty on the side that has none."""
 
     kind: str
-    """`frequency`, `duration`, `unknown_held_level`, `public_resources`."""
+    """`frequency`, `duration`, `relation`, `relation time-out`, `unknown_held_level`, `public_resources`."""
     what: str
-    """The code of a rule; empty of a setting."""
+    """The code of a rule, or the codes; empty of a setting."""
     before: str
     after: str
 
@@ -54,6 +54,7 @@ def diff(before: Policy, after: Policy) -> Changes:
     codes, same = _codes(before, after, TABLES)
     rules = _rules("frequency", before.frequencies, after.frequencies)
     rules += _rules("duration", before.durations, after.durations)
+    rules += _relations(before, after)
     if before.unknown_held_level != after.unknown_held_level:
         rules.append(RuleChange("unknown_held_level", "", before.unknown_held_level, after.unknown_held_level))
     rules += _resources(before, after)
@@ -68,6 +69,10 @@ def coverage(file: Foreign, in_force: Policy) -> Changes:
     if file.name == "faultCustomization.json" and not file.refusal:
         rules += _rules("frequency", theirs.frequencies, in_force.frequencies)
         rules += _rules("duration", theirs.durations, in_force.durations)
+    if file.name == "relationFaultCustomization.json" and not file.refusal:
+        rules += _worded("relation", _relation_words(theirs), _relation_words(in_force))
+    if file.name == "faultDuration.json" and not file.refusal:
+        rules += _worded("relation time-out", _timeout_words(theirs), _timeout_words(in_force))
     if file.table == "public":
         rules += _resources(theirs, in_force)
     return Changes(tuple(codes), tuple(rules), same)
@@ -84,6 +89,8 @@ def foreign_policy(file: Foreign) -> Policy:
         **tables,
         frequencies={number: rule for rule in file.frequencies if (number := chip_number(rule.code)) is not None},
         durations={number: rule for rule in file.durations if (number := chip_number(rule.code)) is not None},
+        relations=file.relations,
+        relation_timeouts=file.relation_timeouts,
         public_resources=frozenset(file.resources),
     )
 
@@ -114,6 +121,24 @@ def _rules(kind: str, before: Mapping[int, _Rule], after: Mapping[int, _Rule]) -
             rule = its or was
             found.append(RuleChange(kind, rule.code if rule else "", *words))
     return found
+
+
+def _relations(before: Policy, after: Policy) -> list[RuleChange]:
+    rules = _worded("relation", _relation_words(before), _relation_words(after))
+    return rules + _worded("relation time-out", _timeout_words(before), _timeout_words(after))
+
+
+def _relation_words(policy: Policy) -> Mapping[str, str]:
+    return {f"{one.trigger} + {', '.join(sorted(one.relations))}": one.strategy for one in policy.relations}
+
+
+def _timeout_words(policy: Policy) -> Mapping[str, str]:
+    return {code: f"{span // SECOND} s" for code, span in policy.relation_timeouts.items()}
+
+
+def _worded(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[RuleChange]:
+    both = {what: (before.get(what, ""), after.get(what, "")) for what in dict.fromkeys([*before, *after])}
+    return [RuleChange(kind, what, *words) for what, words in both.items() if words[0] != words[1]]
 
 
 def _resources(before: Policy, after: Policy) -> list[RuleChange]:

@@ -330,6 +330,7 @@ class Solo:
             p.node_side.all_dirty()
             while not stop.is_set():
                 p.node_side.use(p.policy.policy)
+                p.coordinator.book.policy = p.policy.policy
                 batch = await p.source.read(READ_LIMIT)
                 for notice in batch.notices:
                     self._say(notice)

@@ -11,10 +11,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
-from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy
+from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, chip_number
 from agent.domain.vocab import SECOND, Plane
 from agent.wire.overridefile import OverrideEntry
-from agent.wire.policyfile import TABLE_FILES, Examined, examine
+from agent.wire.policyfile import RULES, TABLE_FILES, Examined, examine
 
 SOON: Final = timedelta(days=14)
 """An override that ends within this time is worth a note."""
@@ -51,6 +51,7 @@ def lint(files: Mapping[str, bytes], shipped: Mapping[str, bytes], today: date) 
     own = frozenset(files) - frozenset(shipped)
     found += _overrides(examined, files, own, today)
     found += _rules(examined.policy)
+    found += _relations(examined.policy, next((path for path in files if path.rpartition("/")[2] == RULES), RULES))
     found += _lost(examined.policy, files, shipped)
     return sorted(found, key=_in_order)
 
@@ -110,6 +111,24 @@ def _rules(policy: Policy) -> Iterator[Finding]:
                 f"{frequency.window_ms // SECOND} s"
             )
             yield Finding(Severity.WARNING, "unreachable", frequency.place, text)
+
+
+def _relations(policy: Policy, path: str) -> Iterator[Finding]:
+    named: set[str] = set()
+    for rule in policy.relations:
+        named.update(rule.relations)
+        for code in (rule.trigger, *rule.relations):
+            if (code not in policy.switch) if code.startswith("[") else chip_number(code) not in policy.chip:
+                text = f"the relation rule of {rule.trigger} names {code}, which its table does not list"
+                yield Finding(Severity.WARNING, "unlisted-code", rule.place, text)
+        for code in rule.relations:
+            if not policy.relation_timeouts.get(code):
+                text = f"{code} waits for no trigger, for FaultRelationTimeout gives it no time: the rule never acts"
+                yield Finding(Severity.WARNING, "unreachable", rule.place, text)
+    for code in policy.relation_timeouts:
+        if code not in named:
+            text = f"FaultRelationTimeout gives a time to {code}, which no relation rule waits with"
+            yield Finding(Severity.WARNING, "changes-nothing", f"{path}:1", text)
 
 
 def _never_above(policy: Policy, number: int, rule: DurationRule | FrequencyRule, kind: str) -> Iterator[Finding]:

@@ -1,10 +1,12 @@
 """Differences between policies: all that decides, and nothing else."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.app.policydiff import CodeChange, RuleChange, coverage, diff
-from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy
+from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, RelationRule
 from agent.domain.vocab import Millis
 from agent.wire.mindcluster import read_foreign
 
@@ -37,6 +39,18 @@ def test_rules_and_settings() -> None:
         RuleChange("unknown_held_level", "", "NotHandleFault", "SeparateNPU"),
         RuleChange("public_resources", "", "CCAE", "pingmesh"),
     )
+
+
+def test_relation_rules_and_their_times() -> None:
+    rule = RelationRule("8C1F8609", ("81078603",), "SubHealth")
+    before = Policy(relations=(rule,), relation_timeouts={"81078603": Millis(300_000)})
+    after = Policy(relations=(replace(rule, strategy="Separate"),))
+    assert diff(before, after).rules == (
+        RuleChange("relation", "8C1F8609 + 81078603", "SubHealth", "Separate"),
+        RuleChange("relation time-out", "81078603", "300 s", ""),
+    )
+    file = read_foreign("faultDuration.json", b'[{"FaultCode":"81078603","TimeOutInterval":200}]')
+    assert coverage(file, before).rules == (RuleChange("relation time-out", "81078603", "200 s", "300 s"),)
 
 
 def test_a_place_or_a_meaning_is_no_difference() -> None:

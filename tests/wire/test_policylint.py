@@ -189,6 +189,41 @@ def test_what_is_taken_and_hardly_meant(own: dict[str, str], severity: str, kind
     assert told in findings[0].text
 
 
+def relation(more: str = "", code: str = "81078603", wait: int = 300) -> str:
+    rule = f'FaultRelation: [{{TriggerFault: "80C98000", RelationFaults: ["{code}"], FaultStrategy: Separate}}]'
+    time = f'{{FaultCode: "81078603", FaultType: faultDevice, TimeOutInterval: {wait}}}'
+    return rules(rule, f"FaultRelationTimeout: [{time}{more}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(relation(), [], id="right"),
+        pytest.param(
+            relation(wait=0), [("unreachable", "site/rules.yaml:2", "81078603 waits for no trigger")], id="no-wait"
+        ),
+        pytest.param(
+            relation(code="81078604"),
+            [
+                ("unlisted-code", "site/rules.yaml:2", "names 81078604, which its table does not list"),
+                ("unreachable", "site/rules.yaml:2", "81078604 waits for no trigger"),
+                ("changes-nothing", "site/rules.yaml:1", "gives a time to 81078603, which no relation rule"),
+            ],
+            id="other-code",
+        ),
+        pytest.param(
+            relation(', {FaultCode: "[0x1,na,L2,na]", FaultType: faultSwitch, TimeOutInterval: 9}'),
+            [("changes-nothing", "site/rules.yaml:1", "gives a time to [0x1,na,L2,na]")],
+            id="time-that-nobody-waits",
+        ),
+    ],
+)
+def test_relation_rules_that_never_act(text: str, told: list[tuple[str, str, str]]) -> None:
+    findings = found(rules=text)
+    assert sorted((one.kind, one.place) for one in findings) == sorted((kind, place) for kind, place, _ in told)
+    assert all(any(words in one.text for one in findings) for _, _, words in told)
+
+
 def test_a_row_of_the_site_s_own_table_may_be_shadowed_by_its_override() -> None:
     chip = SHIPPED["chip.yaml"].decode().replace("SeparateNPU", "PreSeparateNPU")
     findings = found(chip=chip, overrides=override("80E18402", "RestartNPU"))

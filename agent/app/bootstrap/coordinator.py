@@ -192,7 +192,7 @@ async def _assemble(
     elector = _elector(settings, KubeLease(client, settings.namespace, settings.lease.name), me, say)
     real = FencedStore(KubeDocumentStore(client, MANAGER, labels=OURS), elector.is_leader)
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
-    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), policy)
+    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), keep.policy)
     objects = status.objects = KubeJobView(client, usual_kinds(), keep=wanted(settings))
     announcer = KubeAnnouncer(client, wall_clock, me, uid_of=objects.uid)
     announcer.start()

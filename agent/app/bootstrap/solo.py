@@ -215,7 +215,7 @@ def _assemble(
     foreign = OverlayStore(DirectoryDocumentStore(out, manager="", durable=live), base)
     # In observe mode everything is computed on a shadow: our own writes stay in memory above the real documents.
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
-    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), policy)
+    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), keep.policy)
     world = World(book)
     state = out / STATE
     parts_tell: list[Solo] = []

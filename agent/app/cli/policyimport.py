@@ -157,7 +157,7 @@ def coverage(file: Path, name: str | None, policy_path: Path | None, as_json: bo
     """Tell which codes of a cluster's FILE we lack or rate otherwise, and which of ours it lacks.
 
     FILE is a file of MindCluster's, or a ConfigMap with one: kube-system/mindx-dl-fault-config as
-    `kubectl get cm -o yaml` or `-o json` prints it. Rules of faultCustomization.json are compared too.
+    `kubectl get cm -o yaml` or `-o json` prints it. Rules are compared too.
     Exit code 1: something differs.
     """
     in_force = policy_at(policy_path)
@@ -200,8 +200,6 @@ def _tell_coverage(file: Foreign, changes: Changes) -> None:
             f"{file.name}: {changes.same} codes alike, {len(changes.codes) - lacking - ours} rated otherwise, "
             f"{lacking} lacking here, {ours} lacking there"
         )
-    elif file.name == "faultCustomization.json":
-        out.print(f"{file.name}: {len(changes.rules)} rules differ")
     else:
-        out.print(f"{file.name}: holds relation rules, which `policy import` judges; they are not compared")
+        out.print(f"{file.name}: {len(changes.rules)} rules differ")
     show_changes(out, changes, "there", "here")

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from agent.domain.policy import DurationRule, FrequencyRule
+from agent.domain.policy import DurationRule, FrequencyRule, RelationRule
+from agent.domain.vocab import Millis
 
 
 class Verdict(StrEnum):
@@ -49,15 +50,6 @@ def lost(names: Iterable[tuple[str, str]], before: str = "") -> list[Entry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """A trigger with which relation codes become a strategy (SubHealth or Separate)."""
-
-    trigger: str
-    codes: tuple[str, ...]
-    strategy: str
-
-
-@dataclass(frozen=True, slots=True)
 class Foreign:
     """A file as its component reads it. `refusal`: why the component refuses the whole file; then it holds nothing."""
 
@@ -72,6 +64,6 @@ class Foreign:
     resources: tuple[str, ...] = ()
     frequencies: tuple[FrequencyRule, ...] = ()
     durations: tuple[DurationRule, ...] = ()
-    relations: tuple[Relation, ...] = ()
-    relation_timeouts: Mapping[str, int] = field(default_factory=dict)
-    """Seconds by relation code."""
+    relations: tuple[RelationRule, ...] = ()
+    relation_timeouts: Mapping[str, Millis] = field(default_factory=dict)
+    """By relation code."""

@@ -5,14 +5,15 @@ The one rule: a rule is taken as a whole or not at all, as its component does, a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from agent.domain.policy import DurationRule, FrequencyRule, chip_number, well_formed
+from agent.domain.policy import DurationRule, FrequencyRule, RelationRule, chip_number, well_formed
 from agent.domain.vocab import MANUAL, NETWORK_CODES, SECOND, Millis, Source
 from agent.errors import BadInput
-from agent.wire.mindcluster.entries import Entry, Foreign, Relation, Verdict, lost
+from agent.wire.mindcluster.entries import Entry, Foreign, Verdict, lost
 from agent.wire.mindcluster.goread import fields, items, text, texts, whole
+from agent.wire.relationrules import RELATION_KEYS, STRATEGIES, TIMEOUT_KEYS, TIMEOUT_S
 from agent.wire.rulesfile import (
     DURATION_KEYS,
     FAULT_TIMEOUT_S,
@@ -33,9 +34,6 @@ GRACE_S: Final = {
     "WaitFaultSelfHealingTime": (1, 30, 15),
 }
 """Lowest, highest, and what device-plugin takes instead of anything else (constants.go:636-676)."""
-STRATEGIES: Final = ("SubHealth", "Separate")
-RELATION_KEYS: Final = ("TriggerFault", "RelationFaults", "FaultStrategy")
-TIMEOUT_KEYS: Final = ("FaultCode", "FaultType", "TimeOutInterval")
 
 
 def customization(value: Any, name: str) -> Foreign:
@@ -186,7 +184,7 @@ def _no_level(level: str, levels: tuple[str, ...]) -> str:
 
 def relations(value: Any, name: str) -> Foreign:
     """relationFaultCustomization.json, for ClusterD, which takes each rule as it is."""
-    rules: list[Relation] = []
+    rules: dict[tuple[str, frozenset[str]], RelationRule] = {}
     entries: list[Entry] = []
     for index, item in enumerate(items(value, "the file")):
         place = f"[{index}]"
@@ -197,15 +195,21 @@ def relations(value: Any, name: str) -> Foreign:
         reason = _no_relation(trigger, codes, strategy)
         verdict = Verdict.IMPOSSIBLE if reason else Verdict.TAKEN
         what = f"{trigger} + {', '.join(codes)} → {strategy}"
+        key = (trigger, frozenset(codes))
+        if not reason and key in rules:
+            # ClusterD acts on both, and a separation sticks.
+            strongest = max(rules[key].strategy, strategy, key=STRATEGIES.index)
+            rules[key] = replace(rules[key], strategy=strongest)
+            verdict, reason = Verdict.REPEATED, f"is at {rules[key].place} before; the stronger, {strongest}, counts"
+        elif not reason:
+            rules[key] = RelationRule(trigger, tuple(dict.fromkeys(codes)), strategy, place)
         entries.append(Entry(place, what, verdict, reason))
-        if not reason:
-            rules.append(Relation(trigger, tuple(codes), strategy))
         entries += lost(other, f"{place}.")
-    return Foreign(name, "ClusterD", entries=tuple(entries), relations=tuple(rules))
+    return Foreign(name, "ClusterD", entries=tuple(entries), relations=tuple(rules.values()))
 
 
 def _no_relation(trigger: str, codes: list[str], strategy: str) -> str:
-    if not _code(trigger):
+    if not _code(trigger) or trigger.startswith("["):
         return f"TriggerFault {shown(trigger)} is no code that a fault can have, so the rule never acts"
     if not codes:
         return "RelationFaults lists no code, so the rule never acts"
@@ -226,7 +230,7 @@ def _code(code: str) -> bool:
 def relation_timeouts(value: Any, name: str) -> Foreign:
     """faultDuration.json, for ClusterD: how long a relation code waits for its trigger. The last of a code counts."""
     entries: list[Entry] = []
-    timeouts: dict[str, int] = {}
+    timeouts: dict[str, Millis] = {}
     for index, item in enumerate(items(value, "the file")):
         place = f"[{index}]"
         found, other = fields(item, place, list(TIMEOUT_KEYS))
@@ -240,11 +244,14 @@ def relation_timeouts(value: Any, name: str) -> Foreign:
             entries.append(Entry(place, what, Verdict.SKIPPED, "TimeOutInterval is below 0: ClusterD skips it"))
         elif not _code(code):
             entries.append(Entry(place, what, Verdict.IMPOSSIBLE, "no code that a fault can have"))
+        elif seconds > TIMEOUT_S[1]:
+            reason = f"longer than {TIMEOUT_S[1]} s, the longest that can be said here"
+            entries.append(Entry(place, what, Verdict.IMPOSSIBLE, reason))
         else:
-            again = code in timeouts and timeouts[code] != seconds
-            reason = f"takes the place of {timeouts[code]} s before it" if again else ""
+            again = code in timeouts and timeouts[code] != seconds * SECOND
+            reason = f"takes the place of {timeouts[code] // SECOND} s before it" if again else ""
             entries.append(Entry(place, what, Verdict.CHANGED if again else Verdict.TAKEN, reason))
-            timeouts[code] = seconds
+            timeouts[code] = Millis(seconds * SECOND)
         entries += lost(other, f"{place}.")
     if not timeouts:
         raise BadInput("no entry is left that ClusterD takes")

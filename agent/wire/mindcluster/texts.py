@@ -11,6 +11,7 @@ from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, c
 from agent.domain.vocab import SECOND
 from agent.wire.mindcluster.entries import Foreign
 from agent.wire.policyfile import RULES, TABLE_FILES, TABLES, VERSION
+from agent.wire.relationrules import FAULT_TYPES, RELATION, TIMEOUT
 
 _HEAD: Final = """\
 # Imported from {names}.
@@ -22,16 +23,15 @@ version: {version}
 def policy_texts(files: Sequence[Foreign], known: Policy) -> dict[str, str]:
     """Policy files by name (chip.yaml, rules.yaml, …) for what the files hold, one of a kind.
 
-    Meanings and modules come from `known`; so does `unknown_held_level`, which none of the files has.
+    Meanings and modules come from `known`; so do `unknown_held_level` and the rules that none of the files holds.
     """
     found: dict[str, str] = {}
     rules = [file for file in files if not file.table and not file.refusal]
     for file in files:
         if file.table and not file.refusal:
             found[TABLE_FILES[file.table]] = _table(file, known)
-    customized = [file for file in rules if file.name == "faultCustomization.json"]
-    if customized:
-        found[RULES] = _rules(customized[-1], known)
+    if rules:
+        found[RULES] = _rules({file.name: file for file in rules}, known)
     return found
 
 
@@ -54,11 +54,30 @@ def _table(file: Foreign, known: Policy) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rules(file: Foreign, known: Policy) -> str:
-    lines = [_HEAD.format(names=file.name, version=VERSION) + f"unknown_held_level: {known.unknown_held_level}"]
-    lines += _listed("FaultFrequency", file.frequencies, _frequency)
-    lines += _listed("FaultDuration", file.durations, _duration)
+def _rules(files: Mapping[str, Foreign], known: Policy) -> str:
+    """A rules file stands for the whole of the one it replaces, so what none of the files holds is `known`'s."""
+    over_time = files.get("faultCustomization.json", known)
+    pairs, waits = files.get("relationFaultCustomization.json", known), files.get("faultDuration.json", known)
+    head = _HEAD.format(names=", ".join(files), version=VERSION)
+    lines = [f"{head}unknown_held_level: {known.unknown_held_level}"]
+    lines += _listed("FaultFrequency", tuple(_values(over_time.frequencies)), _frequency)
+    lines += _listed("FaultDuration", tuple(_values(over_time.durations)), _duration)
+    lines.append(f"{RELATION}:{'' if pairs.relations else ' []'}")
+    for one in pairs.relations:
+        lines.append(f"  - TriggerFault: {_quoted(one.trigger)}")
+        lines.append(f"    RelationFaults: [{', '.join(map(_quoted, one.relations))}]")
+        lines.append(f"    FaultStrategy: {one.strategy}")
+    lines.append(f"{TIMEOUT}:{'' if waits.relation_timeouts else ' []'}")
+    for code, span in waits.relation_timeouts.items():
+        lines.append(f"  - FaultCode: {_quoted(code)}")
+        lines.append(f"    FaultType: {FAULT_TYPES[code.startswith('[')]}")
+        lines.append(f"    TimeOutInterval: {span // SECOND}")
     return "\n".join(lines) + "\n"
+
+
+def _values(rules: Any) -> Iterable[Any]:
+    """The rules of a file, or of a policy, which has them by number."""
+    return rules.values() if isinstance(rules, Mapping) else rules
 
 
 def _frequency(rule: FrequencyRule) -> tuple[tuple[str, Any], ...]:

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.domain.policy import DurationRule, FrequencyRule
+from agent.domain.policy import DurationRule, FrequencyRule, RelationRule
 from agent.domain.vocab import Millis
 from agent.wire.mindcluster import Entry, Foreign, Verdict, read_foreign
-from agent.wire.mindcluster.entries import Relation
 
 FREQUENCY = {"EventId": ["80C98000"], "TimeWindow": 86400, "Times": 2, "FaultHandling": "ManuallySeparateNPU"}
 DURATION = {"EventId": ["81078603"], "FaultTimeout": 20, "RecoverTimeout": 60, "FaultHandling": "PreSeparateNPU"}
@@ -140,19 +139,33 @@ def test_a_relation_rule(change: dict[str, Any], verdict: str, told: str) -> Non
 
 def test_relation_rules_and_their_times() -> None:
     file = read("relationFaultCustomization.json", [RELATION])
-    assert file.relations == (Relation("8C1F8609", ("81078603",), "SubHealth"),)
+    assert file.relations == (RelationRule("8C1F8609", ("81078603",), "SubHealth", "[0]"),)
     times = [
         {"FaultCode": "81078603", "FaultType": "faultDevice", "TimeOutInterval": 300},
         {"FaultCode": "81078603", "FaultType": "faultDevice", "TimeOutInterval": 200},
         {"FaultCode": "", "TimeOutInterval": 1},
         {"FaultCode": "[0x08520003,na,L2,na]", "TimeOutInterval": -1},
         {"FaultCode": "zz", "TimeOutInterval": 1},
+        {"FaultCode": "81078603", "TimeOutInterval": 86401},
     ]
     found = read("faultDuration.json", times)
-    assert found.relation_timeouts == {"81078603": 200}
-    assert [entry.verdict for entry in found.entries] == ["taken", "changed", "skipped", "skipped", "impossible"]
+    assert found.relation_timeouts == {"81078603": 200_000}
+    assert [entry.verdict for entry in found.entries] == [
+        "taken",
+        "changed",
+        "skipped",
+        "skipped",
+        "impossible",
+        "impossible",
+    ]
 
 
 @pytest.mark.parametrize("name", ["relationFaultCustomization.json", "faultDuration.json"])
 def test_an_object_where_clusterd_reads_a_list_is_refused(name: str) -> None:
     assert "the file is an object, not a list; ClusterD refuses the whole file" in read(name, {}).refusal
+
+
+def test_of_two_rules_for_the_same_codes_the_stronger_counts() -> None:
+    file = read("relationFaultCustomization.json", [RELATION, {**RELATION, "FaultStrategy": "Separate"}])
+    assert [(rule.strategy, rule.place) for rule in file.relations] == [("Separate", "[0]")]
+    assert file.entries[1].reason == "is at [0] before; the stronger, Separate, counts"

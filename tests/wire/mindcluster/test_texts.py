@@ -1,12 +1,14 @@
 """What an imported file becomes: a policy file that is read back without a mistake and decides the same."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.policy import CodeRule, Policy
+from agent.domain.policy import CodeRule, DurationRule, Policy
+from agent.domain.vocab import Millis
 from agent.wire.mindcluster import COMPONENTS, Verdict, policy_texts, read_foreign
 from agent.wire.policyfile import load_policy
 
@@ -33,6 +35,21 @@ def test_codes_of_one_rule_stay_together() -> None:
     texts = policy_texts([read_foreign("faultCustomization.json", json.dumps(value).encode())], KNOWN)
     assert 'EventId: ["80C98000", "80B78000"]' in texts["rules.yaml"]
     assert "FaultDuration: []" in texts["rules.yaml"]
+
+
+def test_a_rules_file_holds_what_was_imported_and_keeps_the_other_rules_in_force() -> None:
+    known = replace(
+        KNOWN,
+        durations={0x81078603: DurationRule("81078603", Millis(20_000), Millis(60_000), "PreSeparateNPU")},
+        relation_timeouts={"81078603": Millis(300_000)},
+    )
+    rule = {"TriggerFault": "8C1F8609", "RelationFaults": ["[0x08520003,na,L2,na]"], "FaultStrategy": "SubHealth"}
+    file = read_foreign("relationFaultCustomization.json", json.dumps([rule]).encode())
+    policy = load_policy({"rules.yaml": policy_texts([file], known)["rules.yaml"].encode()})
+    assert [(one.trigger, one.relations, one.strategy) for one in policy.relations] == [
+        ("8C1F8609", ("[0x08520003,na,L2,na]",), "SubHealth")
+    ]
+    assert (policy.durations[0x81078603].fault_timeout_ms, policy.relation_timeouts) == (20_000, {"81078603": 300_000})
 
 
 def test_a_refused_file_becomes_nothing() -> None:
