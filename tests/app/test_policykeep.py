@@ -227,6 +227,15 @@ async def test_a_restart_with_another_policy_re_rates_what_the_report_holds() ->
 # --- the coordinator --------------------------------------------------------------------------------------------------
 
 
+async def test_the_coordinator_s_own_rules_go_over_too() -> None:
+    rig = await CoordinatorRig().lead()
+    assert rig.book.policy is POLICY
+    rig.keep.policy = MILDER
+    await rig.clock.advance(2)
+    assert rig.book.policy is MILDER
+    await rig.end()
+
+
 async def test_readiness_says_degraded_and_why_once_the_role_is_current() -> None:
     files = Files()
     keep = files.keep()
