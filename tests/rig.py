@@ -28,6 +28,7 @@ from agent.app.bootstrap.common import leaving
 from agent.app.coordinator_app import Coordinator
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
+from agent.app.policykeep import PolicyKeep
 from agent.app.settings import settings_from
 from agent.app.solo import Parts, Solo
 from agent.app.world import World
@@ -212,6 +213,7 @@ class Rig:
             lambda decision: solos[0].tell(decision),
             lambda: solos[0].flush_audit(),
         )
+        self.keep = PolicyKeep(self.policy)
         self.node_side = NodeSide(
             self.policy,
             settings.cluster.id,
@@ -252,7 +254,7 @@ class Rig:
             apply_config_map=lay,
             delete_config_map=remove,
             mode=mode,
-            policy=self.policy.digest[:12],
+            policy=self.keep,
             meaning=lambda ref: meaning_of(self.policy, ref),
             leave=leaving(self.book, real, settings, mode, solo=True),
         )

@@ -27,7 +27,9 @@ from agent.app.fencedstore import FencedStore
 from agent.app.lastseen import LastSeen
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
-from agent.app.node_role import NodeParts, NodeRole
+from agent.app.node_role import NodeRole
+from agent.app.nodeparts import NodeParts
+from agent.app.policykeep import PolicyKeep
 from agent.app.settings import settings_from
 from agent.app.world import World
 from agent.domain.cluster import ClusterBook
@@ -313,6 +315,7 @@ class NodeRig:
         self.said: list[str] = []
         self.stop = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.keep = PolicyKeep(policy)
 
         def make_feed() -> BusFeed:
             self.feeds.append(BusFeed(self.bus, N1))
@@ -320,7 +323,9 @@ class NodeRig:
 
         def make_side() -> NodeSide:
             limits = BorderLimits(max_clock_skew=Millis(300_000))
-            return NodeSide(policy, CLUSTER, instance, limits, Millis(900_000), SilentTracer(), machine=machine)
+            return NodeSide(
+                self.keep.policy, CLUSTER, instance, limits, Millis(900_000), SilentTracer(), machine=machine
+            )
 
         self.role = NodeRole(
             NodeParts(
@@ -337,7 +342,7 @@ class NodeRig:
                 tracer=SilentTracer(),
                 now=self.clock.wall,
                 mode="act",
-                policy="p",
+                policy=self.keep,
                 meaning=lambda _: "",
             ),
             self.said.append,
@@ -509,7 +514,8 @@ class CoordinatorRig:
             documents := LastSeen(self.store),
             WIDTH,
         )
-        self.deputy = make_deputy(self.book)
+        self.keep = PolicyKeep(POLICY)
+        self.deputy = make_deputy(self.book, in_force=lambda: self.keep.policy)
 
         async def announce(line: AuditLine) -> None:
             self.announced.append(line)
@@ -530,7 +536,7 @@ class CoordinatorRig:
                 announce=announce,
                 now=self.clock.wall,
                 mode=mode,
-                policy="p",
+                policy=self.keep,
                 meaning=lambda _: "",
             ),
             self.said.append,
@@ -573,7 +579,7 @@ class CoordinatorRig:
         return [str(line.decision.reason) for line in self.bus.lines()]
 
 
-def make_deputy(book: ClusterBook, count: int = 1) -> Deputy:
+def make_deputy(book: ClusterBook, count: int = 1, in_force: Callable[[], Policy] | None = None) -> Deputy:
     """A deputy over a book's reports; keys go to partition 0 of `count`, unless the node is named `n<k>` with k > 9."""
 
     def partitions(key: bytes) -> frozenset[int]:
@@ -583,7 +589,7 @@ def make_deputy(book: ClusterBook, count: int = 1) -> Deputy:
         limits = BorderLimits(max_clock_skew=Millis(300_000))
         return NodeSide(POLICY, CLUSTER, "deputy", limits, Millis(900_000), SilentTracer())
 
-    return Deputy(make_side, book.reports, lambda node: book.jobs.node(node) is not None, partitions)
+    return Deputy(make_side, book.reports, lambda node: book.jobs.node(node) is not None, partitions, in_force)
 
 
 async def quiet(task: asyncio.Task[None]) -> BaseException | None:

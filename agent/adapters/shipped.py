@@ -3,10 +3,12 @@
 The one rule: it reads and never judges; `agent.wire.policyfile` says what is wrong with the bytes.
 """
 
+from collections.abc import Hashable
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from agent.adapters.disk import signature
 from agent.errors import BadPolicy, CannotRun
 
 _SHIPPED_SUFFIXES = (".yaml", ".json")
@@ -55,6 +57,19 @@ def read_policy_path(path: Path | None) -> dict[str, bytes]:
     own = _read_own(path)
     replaced = {Path(name).name for name in own}
     return {name: data for name, data in shipped.items() if name not in replaced} | own
+
+
+def policy_mark(path: Path | None) -> Hashable:
+    """What to compare to see that the files at a policy path may have changed: their names, and what stat says of the
+    files behind links, for a mounted ConfigMap changes by one link that leads elsewhere. Never raises.
+    """
+    if path is None:
+        return None
+    try:
+        entries = sorted(path.iterdir()) if path.is_dir() else [path]
+        return tuple((entry.name, signature(entry.stat())) for entry in entries if entry.suffix in _POLICY_SUFFIXES)
+    except OSError as error:
+        return error.errno
 
 
 def _read_own(path: Path) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ are loaded and this term is in the cluster's ledger; and nothing once the lease 
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from agent.app.coordinator_app import Coordinator
 from agent.app.deputy import Deputy
 from agent.app.ear import Ear
 from agent.app.lastseen import LastSeen
+from agent.app.policykeep import SHORT, PolicyKeep
 from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport
@@ -75,7 +77,7 @@ class CoordinatorParts:
     announce: Callable[[AuditLine], Awaitable[None]]
     now: Now
     mode: str
-    policy: str
+    policy: PolicyKeep
     meaning: Callable[[str], str]
     leave: Leave | None = None
     """Outside act mode: ends on the real documents what act mode had begun."""
@@ -105,7 +107,7 @@ class CoordinatorRole:
     def tell(self, decision: Decision) -> None:
         """Note a decision; it is journalled before the ledgers that make it final."""
         meaning = self._p.meaning(decision.fault) if decision.fault else ""
-        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy, meaning))
+        self._lines.append(AuditLine(decision, self._p.mode, decision.policy or self._p.policy.short, meaning))
 
     async def flush_audit(self) -> None:
         """Journal and announce the reasons noted so far.
@@ -242,6 +244,16 @@ class CoordinatorRole:
         now = self._p.now()
         return tuple(node for node, at in self._heard_at.items() if now - at > UNKNOWN_AFTER)
 
+    @property
+    def policy(self) -> str:
+        """The short digest of this replica's own policy."""
+        return self._p.policy.short
+
+    def policies(self) -> Mapping[str, int]:
+        """How many nodes' last reports were rated by which policy (short digest); more than one is a split fleet."""
+        reports = self._p.coordinator.book.reports.values()
+        return Counter(report.policy[:SHORT] for report in reports if report.policy)
+
     # --- while leading -------------------------------------------------------------------------------------------
 
     async def act(self, term: int) -> None:
@@ -285,6 +297,7 @@ class CoordinatorRole:
     async def _turn(self) -> None:
         """What nodes have reported comes first; then what no node's agent has told in time."""
         p, now = self._p, self._p.now()
+        p.coordinator.book.policy = p.policy.policy
         unanswered: AgentError | None = None
         try:
             await p.coordinator.step(now)

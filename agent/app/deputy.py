@@ -13,6 +13,7 @@ from typing import Protocol
 
 from agent.app.node_app import NodeSide, Taken, letter_of
 from agent.domain.events import Decision, NodeReport, Record, Refusal, Scanned
+from agent.domain.policy import Policy
 from agent.domain.vocab import SECOND, DeadReason, Millis, NodeName
 
 PATIENCE = 3 * SECOND
@@ -61,11 +62,14 @@ class Deputy:
         reports: Mapping[NodeName, NodeReport],
         knows_node: Callable[[NodeName], bool],
         partitions: Partitioner,
+        in_force: Callable[[], Policy] | None = None,
     ) -> None:
+        """`in_force`: the policy that an open decider goes over to; None: it stays with the one it was made with."""
         self._make_side = make_side
         self._reports = reports
         self._knows_node = knows_node
         self._partitions = partitions
+        self._in_force = in_force
         self._ears: dict[NodeName, _Ear] = {}
         self._spoke: dict[NodeName, Millis] = {}
         self.frozen: set[NodeName] = set()
@@ -103,6 +107,8 @@ class Deputy:
                 if node not in self.frozen:
                     self._one(ear, record, node, now, heard.taken)
             if ear.side is not None:
+                if self._in_force is not None:
+                    ear.side.use(self._in_force())
                 ear.side.tick(now, heard.taken)
                 self._tell(node, ear.side, heard)
             if ear.empty:

@@ -15,6 +15,7 @@ from agent.domain.node import (
     NodeBook,
     Outcome,
     Placed,
+    Policed,
     decide,
     evolve,
     next_deadline,
@@ -68,6 +69,14 @@ class NodeSide:
         self._planned: dict[NodeName, Millis] = {}
         self.serials: Mapping[str, str] = {}
 
+    def use(self, policy: Policy) -> None:
+        """Another policy from now on: the next tick rates by it, on every node, all that is active or counted."""
+        new, self.policy = policy.digest != self.policy.digest, policy
+        for node in self._books if new else ():
+            self._dirty.add(node)
+            self.eventful = True  # by which policy a node is rated is news too
+            self._wake(node)
+
     def restore(self, report: NodeReport, *, fresh: bool = False) -> None:
         """Go on from a report of an earlier run, with the next epoch; `fresh`: on a new machine, with nothing of it."""
         book = (
@@ -108,7 +117,9 @@ class NodeSide:
             self._take(record, now, taken, "")
             return
         parent = next((v.decode("ascii", "replace") for k, v in record.headers if k == "traceparent"), "")
-        with self._tracer.span("record", parent if len(parent) == 55 else "", position=str(record.position)) as span:
+        with self._tracer.span(
+            "record", parent if len(parent) == 55 else "", position=str(record.position), policy=self.policy.digest[:12]
+        ) as span:
             self._take(record, now, taken, span.traceparent)
 
     def _take(self, record: Record, now: Millis, taken: Taken, trace: str) -> None:
@@ -132,7 +143,7 @@ class NodeSide:
             self.skip(node, record, now)
             return [Refusal(DeadReason.INTERNAL, f"{type(error).__name__}: {error}", record.value)]
         self._books[node] = book
-        with self._tracer.span("decide", trace, node=node) as span:
+        with self._tracer.span("decide", trace, node=node, policy=self.policy.digest[:12]) as span:
             for change in changes:
                 if isinstance(change, Outcome):
                     span.set(reason=str(change.reason))
@@ -147,7 +158,7 @@ class NodeSide:
         self._evolve(book, probe(book, fresh, at), at, taken)
 
     def tick(self, now: Millis, taken: Taken) -> None:
-        """Let every deadline that lies before `now` take effect."""
+        """Let every deadline that lies before `now` take effect, and a policy that is new."""
         while self._due and self._due[0][0] <= now:
             at, node = heappop(self._due)
             if self._planned.get(node) != at:
@@ -155,12 +166,6 @@ class NodeSide:
             del self._planned[node]
             book = self._books[node]
             self._evolve(book, tick(book, now, self.policy), now, taken)
-
-    def adopt(self, policy: Policy, now: Millis, taken: Taken) -> None:
-        """Another policy from now on: everything active or counted is rated by it at once, on every node."""
-        self.policy = policy
-        for book in self._books.values():
-            self._evolve(book, tick(book, now, policy), now, taken)
 
     def next_deadline(self) -> Millis | None:
         """The earliest stream time at which a tick changes something, or None."""
@@ -171,7 +176,7 @@ class NodeSide:
     def _evolve(self, book: NodeBook, changes: Sequence[Change], now: Millis, taken: Taken) -> None:
         for change in changes:
             if isinstance(change, Outcome):
-                taken.decisions.append(_told(book, change, now))
+                taken.decisions.append(_told(book, change, now, self.policy))
                 self.eventful = True
             evolve(book, change)
         self._dirty.add(book.node)
@@ -192,6 +197,8 @@ class NodeSide:
         """Reports of the nodes that changed since the last call, each with its next sequence number."""
         found: dict[NodeName, NodeReport] = {}
         for node in sorted(self._dirty):
+            if not self._books[node].policy:  # nothing was rated yet: it will be by this one
+                evolve(self._books[node], Policed(self.policy.digest))
             epoch, seq = self._versions.get(node, (1, 0))
             self._versions[node] = (epoch, seq + 1)
             found[node] = self._books[node].report(
@@ -212,7 +219,7 @@ def encode_reports(reports: Mapping[NodeName, NodeReport]) -> dict[NodeName, byt
     return {node: encode(report) for node, report in reports.items()}
 
 
-def _told(book: NodeBook, change: Outcome, now: Millis) -> Decision:
+def _told(book: NodeBook, change: Outcome, now: Millis, policy: Policy) -> Decision:
     """An outcome as a decision for people; the reference names when the fault began."""
     active = change.active or book.active.get(change.identity)
     event = change.event
@@ -233,6 +240,7 @@ def _told(book: NodeBook, change: Outcome, now: Millis) -> Decision:
         detail=change.detail,
         occurrence=event.occurrence if event is not None else "",
         trace=event.trace if event is not None else "",
+        policy=policy.digest[:12],
     )
 
 

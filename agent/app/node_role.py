@@ -6,17 +6,17 @@ its node steps back. It knows no Kubernetes.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from agent.app.abreast import together
-from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.node_app import Taken, encode_reports
+from agent.app.nodeparts import NodeParts, Pulse
+from agent.app.policykeep import SHORT
 from agent.app.trouble import Trouble
-from agent.domain.events import Decision, NodeReport, Record, UnknownCode
+from agent.domain.events import Decision, NodeReport, Record
 from agent.domain.vocab import MINUTE, SECOND, Millis, NodeName
 from agent.errors import AgentError, BadReport, CannotRun, Unavailable, Verdict
-from agent.ports import Control, DeadLetters, FaultSource, Journal, Now, ReportFeed, Tracer
+from agent.ports import Control
 from agent.wire.audit import AuditLine, encode_audit
 from agent.wire.places import decode_places, encode_places
 from agent.wire.report import decode
@@ -32,57 +32,6 @@ SILENCE = 3 * MINUTE
 CLAIM_PATIENCE_S = 30.0
 """How long a claim may take to come back from the log."""
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
-
-
-class OwnReports(Protocol):
-    """Where a node's reports are kept (a ReportLog that can find the newest one of a node)."""
-
-    async def publish(self, reports: Mapping[NodeName, bytes]) -> None:
-        """Durable when it returns. Raises Unavailable."""
-        ...
-
-    async def last(self, node: NodeName, since: Millis) -> bytes | None:
-        """The node's newest report; looked for from `since` (ms) on first. Raises Unavailable."""
-        ...
-
-
-@dataclass(slots=True)
-class Pulse:
-    """What liveness, readiness and metrics are told by."""
-
-    records: int = 0
-    letters: int = 0
-    untold: int = 0
-    """Reasons that were let go of because the journal took none for too long."""
-    reports: int = 0
-    report_failures: int = 0
-    caught_up: bool = False
-    standing_by: bool = False
-    last_report: Millis = Millis(0)
-    reasons: dict[str, int] = field(default_factory=dict)
-    unknown: Sequence[UnknownCode] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeParts:
-    """Everything the role is made of."""
-
-    node: NodeName
-    cluster: str
-    machine: str
-    instance: str
-    source: FaultSource
-    reports: OwnReports
-    make_feed: Callable[[], ReportFeed]
-    """The reports of this node from now on; a new one for each claim, for nobody needs what was before it."""
-    letters: DeadLetters
-    audit: Journal
-    make_side: Callable[[], NodeSide]
-    tracer: Tracer
-    now: Now
-    mode: str
-    policy: str
-    meaning: Callable[[str], str]
 
 
 class NodeRole:
@@ -129,6 +78,7 @@ class NodeRole:
         await self._p.source.open(encode_places(self._side.scanned(self._p.node)))
         while not stop.is_set():
             self.turns += 1
+            self._side.use(self._p.policy.policy)
             # Nothing is read ahead of what cannot be reported: it would only pile up here.
             at_end = await self._read() if not self._tries else False
             self._lives.over()
@@ -325,7 +275,9 @@ class NodeRole:
         decisions.clear()
 
     def _line(self, decision: Decision) -> AuditLine:
-        return AuditLine(decision, self._p.mode, self._p.policy, self._p.meaning(decision.fault))
+        return AuditLine(
+            decision, self._p.mode, decision.policy or self._p.policy.short, self._p.meaning(decision.fault)
+        )
 
     async def _report(self) -> None:
         """At once when the last one is long ago, then at most each REPORT_EVERY; a heartbeat in any case."""
@@ -340,7 +292,7 @@ class NodeRole:
         report = self._pending.get(p.node)
         if report is None:
             return
-        with p.tracer.span("report", node=p.node, seq=report.seq):
+        with p.tracer.span("report", node=p.node, seq=report.seq, policy=report.policy[:SHORT]):
             await p.reports.publish(encode_reports({p.node: report}))
         self._version, self.pulse.unknown = (report.epoch, report.seq), report.unknown
         self._pending.clear()

@@ -15,6 +15,7 @@ from agent.app.coordinator_app import Coordinator
 from agent.app.itemtime import time_of
 from agent.app.keep import CABINET, Kept, cannot_go_on, kept_bytes, kept_of, report_of
 from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.policykeep import PolicyKeep
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.vocab import SECOND, Millis, NodeName, span_text
@@ -54,7 +55,7 @@ class Parts:
     apply_config_map: Callable[[Mapping[str, Any]], Awaitable[None]]
     delete_config_map: Callable[[str, str], Awaitable[None]]
     mode: str
-    policy: str
+    policy: PolicyKeep
     meaning: Callable[[str], str]
     """Fault reference -> what its code means, where known."""
     leave: Leave | None = None
@@ -96,7 +97,7 @@ class Solo:
     def tell(self, decision: Decision) -> None:
         """Note a decision; it is journalled with the next checkpoint."""
         meaning = self._p.meaning(decision.fault) if decision.fault else ""
-        self._lines.append(AuditLine(decision, self._p.mode, self._p.policy, meaning))
+        self._lines.append(AuditLine(decision, self._p.mode, decision.policy or self._p.policy.short, meaning))
 
     # --- start and checkpoint ------------------------------------------------------------------------------------
 
@@ -331,6 +332,8 @@ class Solo:
             await self._restore(stream=True)
             p.node_side.all_dirty()
             while not stop.is_set():
+                p.node_side.use(p.policy.policy)
+                p.coordinator.book.policy = p.policy.policy
                 batch = await p.source.read(READ_LIMIT)
                 for notice in batch.notices:
                     self._say(notice)
@@ -352,8 +355,7 @@ class Solo:
 
     def _say_age(self, wall: Millis) -> None:
         """Somebody may have meant a replay: on the wall clock nothing is begun for old news."""
-        limit = self._p.coordinator.book.limits.max_event_age
-        age = wall - self.clock
+        limit, age = self._p.coordinator.book.limits.max_event_age, wall - self.clock
         if self.tally.records and age > limit:
             self._say(
                 f"the newest record is {span_text(age)} old; run judges on the wall clock and begins nothing for what"
@@ -364,8 +366,7 @@ class Solo:
         at = self._time_of(item)
         now = wall() if self._p.node_side.caught_up else Millis(min(at or self.clock, wall()))
         self.clock = max(self.clock, now)
-        caught_up = self._p.node_side.caught_up
-        if caught_up and isinstance(item, Control) and item.kind in ("apply", "delete"):
+        if self._p.node_side.caught_up and isinstance(item, Control) and item.kind in ("apply", "delete"):
             await self._settle(wall)
         await self._take(item, self.clock)
 

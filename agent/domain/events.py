@@ -304,3 +304,5 @@ class Decision:
     trace: str = ""
     causes: tuple[Behind, ...] = ()
     """Of what became of a document: the faults and jobs behind it, the newest few."""
+    policy: str = ""
+    """First digits of the digest of the policy that rated it; empty: the one in force where it is told."""

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache
 from typing import Final
 
@@ -82,14 +83,30 @@ def chip_number(code: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """Why a site rates a code otherwise than its table: the reason and the last day (UTC) on which it holds (None: no
+    end), and the level and `file:line` that lie below it (empty when the table does not list the code).
+    """
+
+    reason: str
+    expires: date | None
+    level: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CodeRule:
-    """One code of a table: its spelling there, its level, `file:line`, and what is known of it (may be empty)."""
+    """One code of a table: its spelling there, its level, `file:line`, and what is known of it (may be empty).
+
+    `override`: the level is the site's own, and what it lies over.
+    """
 
     code: str
     level: str
     place: str = ""
     meaning: str = ""
     module: str = ""
+    override: Override | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +229,7 @@ class Policy:
         """
         if rule := self.rule(plane, code):
             table = "chip" if plane is Plane.NETWORK else plane
-            return Rating(rule.level, f"{table}-table", rule.place)
+            return Rating(rule.level, f"{table}-override" if rule.override else f"{table}-table", rule.place)
         held = plane is not Plane.PUBLIC and (severity is None or severity >= HELD_SEVERITY)
         level = self.unknown_held_level if held and plane is Plane.CHIP else UNKNOWN_LEVEL[plane]
         return Rating(level, UNKNOWN_RULE, known=False, held=held)

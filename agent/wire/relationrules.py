@@ -18,7 +18,7 @@ RELATION: Final = "FaultRelation"
 TIMEOUT: Final = "FaultRelationTimeout"
 RELATION_KEYS: Final = ("TriggerFault", "RelationFaults", "FaultStrategy")
 TIMEOUT_KEYS: Final = ("FaultCode", "FaultType", "TimeOutInterval")
-STRATEGIES: Final = tuple(Strategy)
+STRATEGIES: Final = tuple(map(str, Strategy))
 FAULT_TYPES: Final = ("faultDevice", "faultSwitch")
 TIMEOUT_S: Final = (0, 86_400)
 """Ours: ClusterD checks no range, and a day is longer than any use of it."""

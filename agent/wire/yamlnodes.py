@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final, TypeAlias
 
 import yaml
@@ -22,6 +23,8 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 _STR: Final = "tag:yaml.org,2002:str"
 _NULL: Final = "tag:yaml.org,2002:null"
 _INT: Final = "tag:yaml.org,2002:int"
+_DAY: Final = "tag:yaml.org,2002:timestamp"
+_DAY_SHAPE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _KINDS: Final = {"int": "a number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
 _WHOLE: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _Pairs: TypeAlias = Sequence[tuple[str, Node, Node]]
@@ -165,6 +168,17 @@ class YamlFile:
             self.wrong(node, f"{what} is {value}; it must be from {low} to {high}")
             return None
         return value
+
+    def day(self, node: Node, what: str) -> date | None:
+        """A day as `2026-12-31`, with or without quotes; None after a mistake."""
+        written = isinstance(node, ScalarNode) and node.tag in (_STR, _DAY) and _DAY_SHAPE.fullmatch(node.value)
+        if written:
+            try:
+                return date.fromisoformat(node.value)
+            except ValueError:
+                pass
+        self.wrong(node, f"{what} must be a day such as 2026-12-31")
+        return None
 
     def level(self, node: Node, what: str, levels: Sequence[str]) -> str | None:
         """One of some level names; None after a mistake."""

@@ -352,12 +352,14 @@ def test_an_exported_policy_is_the_shipped_one_and_is_never_overwritten(call: Co
     own = tmp_path / "own"
     code, out, err = call("policy", "export", own)
     assert (code, err) == (0, "")
-    names = ["chip.yaml", "dpu.yaml", "node.yaml", "public.yaml", "rules.yaml", "switch.yaml"]
+    names = ["chip.yaml", "dpu.yaml", "node.yaml", "overrides.yaml", "public.yaml", "rules.yaml", "switch.yaml"]
     assert out.splitlines() == [str(own / name) for name in names]
     digests = [
         json.loads(call("policy", "show", "--json", *more)[1])["digest"] for more in ((), ("--policy", str(own)))
     ]
     assert digests[0] == digests[1]
+    other = tmp_path / "other"
+    assert json.loads(call("policy", "export", other, "--json")[1]) == [str(other / name) for name in names]
     (own / "rules.yaml").unlink()
     code, out, err = call("policy", "export", own)
     assert (code, out) == (2, "")

@@ -146,7 +146,7 @@ def test_an_unknown_code_is_told_with_its_treatment_and_how_to_add_it(
     assert (answer["rule"], answer["held"]) == ("unknown-code", held)
     assert len(answer["policy"]) == 64
     assert told in answer["note"]
-    assert 'write "DEADBEEF": under a level in a copy of chip.yaml' in answer["note"]
+    assert 'write "DEADBEEF": {level: …, reason: …, expires: never} under chip: in an overrides.yaml' in answer["note"]
     assert told in run(*arguments).stdout
 
 
@@ -258,3 +258,15 @@ def test_what_only_looks_like_a_reference_is_no_code() -> None:
     result = CliRunner().invoke(explain, ["n1/cable/2/80E18402"])
     assert result.exit_code == 2
     assert "'n1/cable/2/80E18402' is no fault code" in result.output
+
+
+def test_an_override_is_told_with_its_reason_its_end_and_what_lies_below(tmp_path: Path) -> None:
+    entry = '{level: RestartNPU, reason: "ticket 4711", expires: 2999-12-31}'
+    (tmp_path / "overrides.yaml").write_text(f'version: 1\nchip:\n  "80E18402": {entry}\n', encoding="utf-8")
+    result = CliRunner().invoke(explain, ["80e18402", "--policy", str(tmp_path)])
+    assert result.stdout.startswith("80E18402  RestartNPU  ")
+    assert f"chip-override, {tmp_path.as_posix()}/overrides.yaml:3" in result.stdout
+    assert "instead of SeparateNPU (chip.yaml:" in result.stdout
+    assert "until 2999-12-31: ticket 4711" in result.stdout
+    shown = CliRunner().invoke(policy, ["show", "--policy", str(tmp_path)])
+    assert "override  chip 80E18402: RestartNPU, instead of SeparateNPU" in shown.stdout

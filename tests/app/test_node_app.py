@@ -185,21 +185,23 @@ def milder() -> Policy:
     return replace(POLICY, chip=chip)
 
 
-async def test_an_adopted_policy_rates_every_node_at_once_and_says_both_hashes() -> None:
+async def test_a_new_policy_rates_every_node_at_once_and_says_both_hashes() -> None:
     rig = Rig()
     rig.fault("80E18402", 0, device=0)
     rig.fault("80E18402", 1, device=1, node="n2")
     made, taken = side(), Taken()
     take(made, rig)
     made.reports()
-    made.adopt(milder(), Millis(T0 + 5_000), taken)
+    made.use(milder())
+    made.tick(Millis(T0 + 5_000), taken)
     assert [(one.reason, one.level) for one in taken.decisions] == [(Reason.FAULT_SHOWN, "RestartNPU")] * 2
     assert {one.detail for one in taken.decisions} == {
         f"policy {POLICY.digest[:12]} to {milder().digest[:12]}: RestartNPU by chip-table"
     }
     assert {report.policy for report in made.reports().values()} == {milder().digest}
     again = Taken()
-    made.adopt(milder(), Millis(T0 + 6_000), again)
+    made.use(milder())
+    made.tick(Millis(T0 + 6_000), again)
     assert again.decisions == []
 
 

@@ -1,13 +1,19 @@
 """Policy files: what is accepted, and that every mistake is told with its file and line."""
 
+import json
+from datetime import date
+
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.domain.policy import CodeRule, DurationRule, Policy
 from agent.domain.vocab import Millis
 from agent.errors import BadPolicy
-from agent.wire.policyfile import load_policy
+from agent.wire.policyfile import examine, load_policy
+from agent.wire.policylint import lint
+from agent.wire.rulesfile import RULE_LEVELS
 
 CHIP = b"""\
 version: 1
@@ -145,6 +151,9 @@ def table(*lines: str, level: str = "SeparateNPU") -> str:
         pytest.param("chip.yaml", "version: 1\nresources: []\nlevels: {}\n", "no key 'resources'", id="not-here"),
         pytest.param("chips.yaml", CHIP, "chips.yaml:1: no policy file is called 'chips.yaml'; did you", id="file"),
         pytest.param(
+            "faultCode.json", b"{}", "faultCode.json:1: a policy file is YAML; `fault-agent policy", id="json"
+        ),
+        pytest.param(
             "rules.yaml", "version: 1\nFaultFrequencies: []\n", "rules.yaml:2: the file has no key", id="rule"
         ),
         pytest.param("rules.yaml", "version: 1\nunknown_held_level: ManuallySeparateNPU\n", "cannot be", id="held"),
@@ -206,8 +215,24 @@ def test_a_file_given_under_two_paths_is_refused() -> None:
         load_policy({"a/chip.yaml": CHIP, "b/chip.yaml": CHIP})
 
 
-NAMES = st.sampled_from(["chip.yaml", "switch.yaml", "node.yaml", "dpu.yaml", "public.yaml", "rules.yaml", "other"])
-KEYS = ["version", "levels", "resources", "FaultDuration", "EventId", "FaultTimeout", "SeparateNPU", "NotHandleFault"]
+NAMES = st.sampled_from(
+    ["chip.yaml", "switch.yaml", "node.yaml", "dpu.yaml", "public.yaml", "rules.yaml", "overrides.yaml", "other"]
+)
+KEYS = [
+    "chip",
+    "level",
+    "reason",
+    "expires",
+    "FaultFrequency",
+    "version",
+    "levels",
+    "resources",
+    "FaultDuration",
+    "EventId",
+    "FaultTimeout",
+    "SeparateNPU",
+    "NotHandleFault",
+]
 VALUES = ["1", "20", "off", "~", "81078603", "'81078603'", "'[a,b,c,d]'", "a", "&a", "*a", "!", "!!int", "\t", "\n"]
 WORDS = st.sampled_from([*KEYS, *VALUES, *":-[]{},?&*|>%#"])
 YAML_LIKE = st.lists(WORDS | st.just("\n  ") | st.just(": "), max_size=40).map(lambda words: " ".join(words).encode())
@@ -220,3 +245,56 @@ def test_any_bytes_give_a_policy_or_a_named_mistake(name: str, data: bytes) -> N
         load_policy({name: data})
     except BadPolicy as error:
         assert error.place.startswith(f"{name}:")  # noqa: PT017 - either outcome is right; the error must be placed
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | st.text(max_size=10) | st.sampled_from(KEYS),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from([*KEYS, "80E18402", "FaultHandling"]) | st.text(max_size=6), inner, max_size=5
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(NAMES, TREES, st.booleans())
+def test_any_yaml_or_json_gives_a_policy_or_named_mistakes_and_never_more(
+    name: str, value: object, as_json: bool
+) -> None:
+    text = json.dumps(value, default=str) if as_json else yaml.safe_dump(value, allow_unicode=True)
+    path = f"site/{name}"
+    examined = examine({path: text.encode("utf-8", "backslashreplace")})
+    lines = text.count("\n") + 2
+    assert all(problem.path == path and 1 <= problem.line <= lines and problem.reason for problem in examined.problems)
+    for table, levels in PLANES.items():
+        assert {row.level for row in getattr(examined.policy, table).values()} <= set(levels)
+
+
+PLANES = {
+    "chip": RULE_LEVELS,
+    "switch": ("NotHandle", "SubHealthFault", "RestartRequest", "PreSeparate", "Separate"),
+    "node": ("NotHandleFault", "PreSeparateFault", "SeparateFault"),
+    "dpu": ("SubHealthFault", "SeparateDPU"),
+    "public": ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU"),
+}
+
+
+@settings(max_examples=100, deadline=None)
+@given(NAMES, YAML_LIKE | st.binary(max_size=60))
+def test_lint_never_fails(name: str, data: bytes) -> None:
+    shipped = {"chip.yaml": CHIP}
+    found = lint({**({} if name == "chip.yaml" else shipped), f"site/{name}": data}, shipped, date(2026, 1, 1))
+    assert all(":" in finding.place and finding.text for finding in found)
+
+
+def test_a_mistake_in_a_file_of_ten_megabytes_is_found_at_its_line() -> None:
+    """One long list of what nothing reads: the place is right far down in a file that is as large as may be."""
+    head = b"version: 1\nFaultDuration: []\n"
+    rest = b"#" + b"x" * 98 + b"\n"
+    data = head + rest * ((10 * 1024 * 1024 - len(head) - 20) // len(rest)) + b"wrong: 1\n"
+    assert len(data) > 10_400_000
+    line = data.count(b"\n")
+    assert errors_of("rules.yaml", data).startswith(f"rules.yaml:{line}: the file has no key 'wrong'")

@@ -19,7 +19,14 @@ from agent.app.bootstrap.common import (
     wishes_of,
 )
 from agent.app.bootstrap.folder import read_evidence
-from agent.app.bootstrap.policies import export_policy, policy_folder
+from agent.app.bootstrap.policies import (
+    export_policy,
+    policy_folder,
+    read_mindcluster,
+    read_seen,
+    recorded_day,
+    write_policy,
+)
 from agent.app.bootstrap.solo import Audience, SoloOrder, prepare_demo, replay_solo, run_solo, scenario
 
 __all__ = [
@@ -37,10 +44,15 @@ __all__ = [
     "policy_files",
     "policy_folder",
     "prepare_demo",
+    "read_audit",
+    "read_mindcluster",
+    "read_seen",
     "read_evidence",
+    "recorded_day",
     "replay_solo",
     "run_solo",
     "scenario",
     "wall_clock",
     "wishes_of",
+    "write_policy",
 ]

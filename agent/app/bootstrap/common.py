@@ -9,11 +9,13 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from agent.adapters.shipped import read_policy_path
+from agent.adapters.shipped import policy_mark, read_policy_path
 from agent.app.leaving import leave_act
+from agent.app.policykeep import PolicyKeep
 from agent.app.press import Wishes
 from agent.app.settings import SOLO_CLUSTER, Settings
 from agent.domain.cluster import ClusterBook
@@ -54,9 +56,32 @@ def policy_files(path: Path | None) -> Mapping[str, bytes]:
     return read_policy_path(path)
 
 
-def load_policy_at(path: Path | None) -> Policy:
-    """The policy in force with the files of `path` laid over the shipped ones. Raises BadPolicy, CannotRun."""
-    return load_policy(policy_files(path))
+def load_policy_at(path: Path | None, day: date | None = None) -> Policy:
+    """The policy in force with the files of `path` laid over the shipped ones, as of a day (UTC; None: today), for
+    overrides end. Raises BadPolicy, CannotRun.
+    """
+    files, collecting = policy_files(path), gc.isenabled()
+    # A file of 10 MiB is a million nodes, none of them garbage: looking for some among them doubles the time.
+    gc.disable()
+    try:
+        return load_policy(files, day or datetime.now(UTC).date())
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def keep_policy(path: Path | None) -> PolicyKeep:
+    """The policy of `path` in force now, and again whenever its files change or a day has ended on which an override
+    held. Raises BadPolicy, CannotRun.
+    """
+    return PolicyKeep(
+        load_policy_at(path), lambda: load_policy_at(path), lambda: (datetime.now(UTC).date(), policy_mark(path))
+    )
+
+
+def reload_on_hangup(keep: PolicyKeep) -> None:
+    """From now on SIGHUP has the policy read again, in the running loop."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, keep.nudge)
 
 
 def read_audit(out: Path) -> tuple[list[AuditLine], list[str]]:

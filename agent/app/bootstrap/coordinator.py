@@ -41,16 +41,18 @@ from agent.app.bootstrap.common import (
     MANAGER,
     border_of,
     cluster_of,
+    keep_policy,
     leaving,
     limits_of,
-    load_policy_at,
     meaning_of,
     quieten,
+    reload_on_hangup,
     stop_on_signals,
     wall_clock,
     wishes_of,
 )
 from agent.app.bootstrap.patience import Stopped, patiently
+from agent.app.bootstrap.policies import policy_samples
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.coordinator_app import Coordinator
 from agent.app.coordinator_role import CoordinatorParts, CoordinatorRole, first_of
@@ -62,6 +64,7 @@ from agent.app.lastseen import LastSeen
 from agent.app.lease import Election, Elector
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
+from agent.app.policykeep import PolicyKeep
 from agent.app.settings import Settings
 from agent.app.world import World, keeps
 from agent.domain.cluster import ClusterBook
@@ -107,19 +110,21 @@ class Partitions:
 async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str], None]) -> None:
     cluster = cluster_of(settings)
     stop = stop_on_signals()
-    policy = await asyncio.to_thread(load_policy_at, policy_path)
+    keep = await asyncio.to_thread(keep_policy, policy_path)
+    reload_on_hangup(keep)
     me = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    say(f"coordinator {me} of cluster {cluster}, policy {policy.digest[:12]}")
+    say(f"coordinator {me} of cluster {cluster}, policy {keep.short}")
     async with AsyncExitStack() as stack:
-        status = Status()
+        status = Status(keep)
         if settings.http.port:
             server = HttpServer(settings.http.host, settings.http.port, status.dead, status.missing, status.samples)
             await server.open()
             stack.push_async_callback(server.close)
-        role, elector, events = await _assemble(settings, policy, me, stack, say, stop, status)
+        role, elector, events = await _assemble(settings, keep, me, stack, say, stop, status)
         following = asyncio.create_task(role.follow(stop), name="follow")
         leading = asyncio.create_task(_lead(elector, role, stop, say), name="elect")
-        watching = asyncio.create_task(_watch(events, status, role), name="watchdog")
+        watching = asyncio.create_task(_watch(events, status, role, say), name="watchdog")
+        reloading = asyncio.create_task(keep.follow(say), name="policy")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
             done, _ = await asyncio.wait({following, leading, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,9 +132,9 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
                 task.result()
         finally:
             stop.set()
-            for task in (leading, watching, stopping):
+            for task in (leading, watching, reloading, stopping):
                 task.cancel()
-            await asyncio.gather(leading, watching, stopping, return_exceptions=True)
+            await asyncio.gather(leading, watching, reloading, stopping, return_exceptions=True)
             await asyncio.wait({following}, timeout=5)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
@@ -139,6 +144,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
 class Status:
     """What /livez, /readyz and /metrics say, from the first moment on."""
 
+    keep: PolicyKeep
     role: CoordinatorRole | None = None
     objects: KubeJobView | None = None
     reading: Watchdog = field(default_factory=Watchdog)
@@ -156,18 +162,18 @@ class Status:
         if self.role is None:
             return "Kafka and the API server are not reached yet"
         if self.role.pulse.complete:
-            return ""
+            return self.keep.degraded
         troubles = self.objects.troubles() if self.objects is not None else ()
         return "; ".join(troubles) or "reports are not read yet"
 
     def samples(self) -> Iterable[Sample]:
         """Metrics."""
-        return samples(self.role) if self.role is not None else ()
+        return [*(samples(self.role) if self.role is not None else ()), *policy_samples(self.keep)]
 
 
 async def _assemble(
     settings: Settings,
-    policy: Policy,
+    keep: PolicyKeep,
     me: str,
     stack: AsyncExitStack,
     say: Callable[[str], None],
@@ -186,7 +192,7 @@ async def _assemble(
     elector = _elector(settings, KubeLease(client, settings.namespace, settings.lease.name), me, say)
     real = FencedStore(KubeDocumentStore(client, MANAGER, labels=OURS), elector.is_leader)
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
-    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), policy)
+    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), keep.policy)
     objects = status.objects = KubeJobView(client, usual_kinds(), keep=wanted(settings))
     announcer = KubeAnnouncer(client, wall_clock, me, uid_of=objects.uid)
     announcer.start()
@@ -215,17 +221,18 @@ async def _assemble(
         coordinator=coordinator,
         documents=documents,
         deputy=Deputy(
-            lambda: _side(policy, settings, tracer),
+            lambda: _side(keep.policy, settings, tracer),
             book.reports,
             lambda node: book.jobs.node(node) is not None,
             partitions,
+            lambda: keep.policy,
         ),
         tombstone=log.tombstone,
         announce=Herald(book, announcer, mode).say,
         now=wall_clock,
         mode=mode,
-        policy=policy.digest[:12],
-        meaning=lambda ref: meaning_of(policy, ref),
+        policy=keep,
+        meaning=lambda ref: meaning_of(keep.policy, ref),
         leave=leaving(book, real, settings, mode, solo=False),
     )
     role = status.role = CoordinatorRole(parts, say)
@@ -320,9 +327,10 @@ async def _lead(elector: Elector, role: CoordinatorRole, stop: asyncio.Event, sa
             await first_of(stop.wait(), asyncio.sleep(FENCED_S))
 
 
-async def _watch(events: KafkaFaultSource, status: Status, role: CoordinatorRole) -> None:
-    """The loops turn, and while leading the event stream is read."""
+async def _watch(events: KafkaFaultSource, status: Status, role: CoordinatorRole, say: Callable[[str], None]) -> None:
+    """The loops turn, while leading the event stream is read, and the fleet rates by one policy."""
     turned = acted = -1
+    told = ""
     while True:
         now = wall_clock()
         if role.turns != turned:
@@ -335,7 +343,18 @@ async def _watch(events: KafkaFaultSource, status: Status, role: CoordinatorRole
             # A broker that does not answer is nothing that a restart would mend.
             with contextlib.suppress(AgentError):
                 status.acting.observe(await events.look(), wall_clock())
+        told, before = split_words(role.policies(), status.keep.short), told
+        if told != before:
+            say(told or "policy: all nodes report the same as this coordinator's again")
         await asyncio.sleep(LOOK_S)
+
+
+def split_words(policies: Mapping[str, int], mine: str) -> str:
+    """Which policies the nodes' reports were rated by, when they are not all this coordinator's; empty: they are."""
+    if not set(policies) - {mine}:
+        return ""
+    counts = ", ".join(f"{count} nodes by {digest}" for digest, count in sorted(policies.items()))
+    return f"policy split: {counts}; this coordinator has {mine}"
 
 
 def _election_words(election: Election) -> str:
@@ -355,5 +374,9 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
     yield "counter", "fault_agent_reasons_lost", "Reasons that the journal did not take in time", pulse.untold, ()
     yield "gauge", "fault_agent_unreadable_reports", "Nodes whose report cannot be read", len(pulse.unreadable), ()
     yield "gauge", "fault_agent_unknown_nodes", "Nodes silent for 180 s", len(role.unknown_nodes()), ()
+    policies = role.policies()
+    yield "gauge", "fault_agent_policies", "Different policies that the nodes' reports were rated by", len(policies), ()
+    others = sum(count for digest, count in policies.items() if digest != role.policy)
+    yield "gauge", "fault_agent_other_policy_nodes", "Nodes whose policy is not this coordinator's", others, ()
     for reason, count in sorted(pulse.reasons.items()):
         yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

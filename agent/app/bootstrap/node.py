@@ -23,17 +23,21 @@ from agent.adapters.otel import make_tracer
 from agent.app.bootstrap.common import (
     border_of,
     cluster_of,
-    load_policy_at,
+    keep_policy,
     meaning_of,
     quieten,
+    reload_on_hangup,
     stop_on_signals,
     wall_clock,
 )
 from agent.app.bootstrap.patience import Stopped, patiently
+from agent.app.bootstrap.policies import policy_samples
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
 from agent.app.node_app import NodeSide
-from agent.app.node_role import NodeParts, NodeRole
+from agent.app.node_role import NodeRole
+from agent.app.nodeparts import NodeParts
+from agent.app.policykeep import PolicyKeep
 from agent.app.settings import Settings
 from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
@@ -58,7 +62,8 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
         raise BadUsage("node.name is not set", hint="in the DaemonSet: FAULT_AGENT_NODE__NAME from spec.nodeName")
     cluster = cluster_of(settings)
     stop = stop_on_signals()
-    policy = await asyncio.to_thread(load_policy_at, policy_path)
+    keep = await asyncio.to_thread(keep_policy, policy_path)
+    reload_on_hangup(keep)
     kafka = await asyncio.to_thread(kafka_of, settings)
     machine = await asyncio.to_thread(machine_id, Path(settings.node.machine_id_file))
     key = node.encode()
@@ -91,7 +96,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             letters=letters,
             audit=audit,
             make_side=lambda: NodeSide(
-                policy,
+                keep.policy,
                 cluster,
                 instance,
                 border_of(settings),
@@ -102,8 +107,8 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             tracer=tracer,
             now=wall_clock,
             mode=settings.mode or Mode.OBSERVE,
-            policy=policy.digest[:12],
-            meaning=lambda ref: meaning_of(policy, ref),
+            policy=keep,
+            meaning=lambda ref: meaning_of(keep.policy, ref),
         )
         role, watchdog = NodeRole(parts, say), Watchdog()
         if settings.http.port:
@@ -111,18 +116,20 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
                 settings.http.host,
                 settings.http.port,
                 lambda: watchdog.dead(wall_clock()),
-                lambda: not_ready(role),
-                lambda: samples(role, source.progress),
+                lambda: not_ready(role, keep),
+                lambda: [*samples(role, source.progress), *policy_samples(keep)],
             )
             await server.open()
             stack.push_async_callback(server.close)
-        say(f"node role of {node} in cluster {cluster}, policy {policy.digest[:12]}")
+        say(f"node role of {node} in cluster {cluster}, policy {keep.short}")
         for port in (log, letters, audit):
             stack.push_async_callback(port.close)
             await patiently(port.open, stop, say)
         await patiently(lambda: reports_fit(settings, kafka, say), stop, say)
         watching = asyncio.create_task(_watch(source, watchdog, role), name="watchdog")
         stack.callback(watching.cancel)
+        following = asyncio.create_task(keep.follow(say), name="policy")
+        stack.callback(following.cancel)
         await role.run(stop)
 
 
@@ -148,11 +155,11 @@ def machine_id(path: Path) -> str:
         return ""
 
 
-def not_ready(role: NodeRole) -> str:
-    """What keeps the node from being current; empty: nothing."""
+def not_ready(role: NodeRole, keep: PolicyKeep) -> str:
+    """What keeps the node from being current, or its policy from being the newest; empty: nothing."""
     if role.pulse.standing_by:
         return "standing by: another agent reports this node"
-    return "" if role.pulse.caught_up else "not caught up with the stream yet"
+    return keep.degraded if role.pulse.caught_up else "not caught up with the stream yet"
 
 
 def samples(role: NodeRole, progress: Callable[[], Mapping[int, Progress]]) -> Iterable[Sample]:

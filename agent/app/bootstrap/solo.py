@@ -30,18 +30,22 @@ from agent.app.bootstrap.common import (
     MANAGER,
     STATE,
     border_of,
+    keep_policy,
     leaving,
     limits_of,
     load_policy_at,
     meaning_of,
+    reload_on_hangup,
     stop_on_signals,
     wall_clock,
     wishes_of,
 )
 from agent.app.bootstrap.folder import CABINET, LOCK, check_demo, clear_demo, holds_state, make_out, mark_demo
+from agent.app.bootstrap.policies import recorded_day
 from agent.app.coordinator_app import Coordinator
 from agent.app.ledgers import Ledgers
 from agent.app.node_app import NodeSide
+from agent.app.policykeep import PolicyKeep
 from agent.app.settings import Settings
 from agent.app.solo import Parts, Solo, Tally
 from agent.app.telling import Letter, ToldLetters, WatchedSource
@@ -110,7 +114,11 @@ def run_solo(
     source: FaultSource = StdinSource(sys.stdin.buffer) if order.events is None else FileSource(order.events)
     if order.events is None:
         say("reading standard input: a pipe cannot be read again, so what it held is not resumed after a restart")
-    return _with_parts(order, source, told, say, _run, audience, live=True)
+
+    def work(solo: Solo, keep: PolicyKeep) -> Coroutine[Any, Any, None]:
+        return _run(solo, keep, say)
+
+    return _with_parts(order, source, told, say, work, audience, live=True)
 
 
 def replay_solo(
@@ -126,7 +134,7 @@ def replay_solo(
     check_out(order)
     source = FileSource(order.events, complete=True)
 
-    def work(solo: Solo) -> Coroutine[Any, Any, None]:
+    def work(solo: Solo, _keep: PolicyKeep) -> Coroutine[Any, Any, None]:
         return solo.replay(progress, resume=order.goes_on)
 
     return _with_parts(order, source, told, say, work, audience, live=False)
@@ -137,7 +145,7 @@ def _with_parts(
     source: FaultSource,
     told: Callable[[AuditLine], None],
     say: Callable[[str], None],
-    work: Callable[[Solo], Coroutine[Any, Any, None]],
+    work: Callable[[Solo, PolicyKeep], Coroutine[Any, Any, None]],
     audience: Audience,
     *,
     live: bool,
@@ -150,8 +158,8 @@ def _with_parts(
         stack.callback(tracer.close)
         if order.demo:
             mark_demo(order.out)
-        solo, world = _assemble(order, source, tracer, told, say, audience, live=live)
-        asyncio.run(work(solo))
+        solo, world, keep = _assemble(order, source, tracer, told, say, audience, live=live)
+        asyncio.run(work(solo, keep))
         return solo.tally, world
 
 
@@ -173,9 +181,15 @@ def unmet(expectations: Path, out: Path, lines: Sequence[AuditLine]) -> list[str
     return problems
 
 
-async def _run(solo: Solo) -> None:
+async def _run(solo: Solo, keep: PolicyKeep, say: Callable[[str], None]) -> None:
     stop = stop_on_signals()
-    await solo.run(stop, wall_clock)
+    reload_on_hangup(keep)
+    following = asyncio.create_task(keep.follow(say), name="policy")
+    try:
+        await solo.run(stop, wall_clock)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 def _assemble(
@@ -187,17 +201,21 @@ def _assemble(
     audience: Audience,
     *,
     live: bool,
-) -> tuple[Solo, World]:
+) -> tuple[Solo, World, PolicyKeep]:
     settings, out = order.settings, order.out
     mode = settings.mode or Mode.ACT
-    policy = load_policy_at(order.policy)
+    # A recording is judged as on its own day: overrides that have ended since were in force then.
+    if live or order.events is None:
+        keep = keep_policy(order.policy)
+    else:
+        keep = PolicyKeep(load_policy_at(order.policy, recorded_day(order.events)))
     objects = ClusterFiles(order.cluster, static=not live)
     base = objects.configmaps()
     real = OverlayStore(DirectoryDocumentStore(out, manager=MANAGER, durable=live), base)
     foreign = OverlayStore(DirectoryDocumentStore(out, manager="", durable=live), base)
     # In observe mode everything is computed on a shadow: our own writes stay in memory above the real documents.
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
-    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), policy)
+    book = ClusterBook(settings.cluster.id, limits_of(settings, mode), keep.policy)
     world = World(book)
     state = out / STATE
     parts_tell: list[Solo] = []
@@ -207,7 +225,7 @@ def _assemble(
         nonlocal begun
         if not begun:
             begun = True
-            audience.begin(world, mode, policy.digest[:12])
+            audience.begin(world, mode, keep.short)
         audience.look(world, moved)
 
     coordinator = Coordinator(
@@ -232,7 +250,7 @@ def _assemble(
         ),
         audit=audit,
         node_side=NodeSide(
-            policy,
+            keep.policy,
             settings.cluster.id,
             f"solo-{os.getpid()}" if live else "replay",
             border_of(settings),
@@ -244,13 +262,13 @@ def _assemble(
         apply_config_map=lambda item: _lay(foreign, item),
         delete_config_map=lambda namespace, name: _remove(foreign, namespace, name),
         mode=mode,
-        policy=policy.digest[:12],
-        meaning=lambda ref: meaning_of(policy, ref),
+        policy=keep,
+        meaning=lambda ref: meaning_of(keep.policy, ref),
         leave=leaving(book, real, settings, mode, solo=True),
     )
     solo = Solo(parts, told, say)
     parts_tell.append(solo)
-    return solo, world
+    return solo, world, keep
 
 
 async def _lay(store: DocumentStore, item: Mapping[str, Any]) -> None:

@@ -12,7 +12,15 @@ from typing import Any, Final
 import click
 
 from agent.app.bootstrap import policy_folder
-from agent.app.cli.policy import duration_words, frequency_words, policy_at, policy_option, told
+from agent.app.cli.policy import (
+    duration_words,
+    frequency_words,
+    override_plain,
+    override_words,
+    policy_at,
+    policy_option,
+    told,
+)
 from agent.app.cli.show import shown_path
 from agent.domain.effects import Effect, describe
 from agent.domain.events import Rating
@@ -141,8 +149,9 @@ def _in_table(in_force: Policy, code: str, source: Source, severity: int | None)
         spelled = json.dumps(in_force.spell(source, code), ensure_ascii=False)
         file = _FILE_OF[plane]
         note = (
-            f"{treated} To add it, write {spelled}: under a level in a copy of {file} "
-            "(fault-agent policy export FOLDER makes one), and give that as --policy."
+            f"{treated} To add it, write {spelled}: {{level: …, reason: …, expires: never}} under "
+            f"{file.removesuffix('.yaml')}: in an overrides.yaml (fault-agent policy export FOLDER makes one), and "
+            "give that folder as --policy."
         )
     return _Answer(in_force.spell(source, code), source, plane, rating, in_force.rule(plane, code), effect, note)
 
@@ -194,6 +203,7 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
         "held": rating.held,
         "meaning": row.meaning if row else "",
         "module": row.module if row else "",
+        "override": override_plain(row) if row else None,
         "effect": _effect(effect),
         "duration": duration
         and {
@@ -244,6 +254,8 @@ def _text(in_force: Policy, answer: _Answer) -> str:
     ]
     if rating.place:
         lines.append(_line("file", _file(rating.place)))
+    if answer.row is not None and answer.row.override is not None:
+        lines.append(_line("override", override_words(answer.row)))
     duration = _duration(in_force, answer)
     if duration is not None:
         lines.append(_line("duration", duration_words(in_force, answer.code)))

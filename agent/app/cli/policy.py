@@ -25,6 +25,8 @@ TABLE_SOURCES: Final[Mapping[str, Source]] = {
     "dpu": Source.DPU,
     "public": Source.PUBLIC,
 }
+SHIPPED: Final = "shipped"
+"""The word for the policy that comes with the agent, where two policies are compared."""
 _ALL_LEVELS: Final = tuple(dict.fromkeys(level for levels in LEVELS.values() for level in levels))
 
 
@@ -39,8 +41,8 @@ def policy_option(command: Any) -> Any:
         "--policy",
         "policy_path",
         type=click.Path(path_type=Path),
-        help="Your policy folder or file; a file replaces the shipped one of the same name. "
-        "Example: --policy ./my-policy with a chip.yaml in it.",
+        help="Your policy folder or file; a file replaces the shipped one of the same name, and overrides.yaml lies "
+        "over them all. Example: --policy ./my-policy with an overrides.yaml in it.",
     )(command)
 
 
@@ -97,13 +99,15 @@ def _level(asked: str | None) -> str | None:
     epilog="Example: fault-agent policy export my-policy/; fault-agent explain 80E18402 --policy my-policy/",
 )
 @click.argument("folder", type=click.Path(path_type=Path))
-def export(folder: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="For machines: an array of the files that were written.")
+def export(folder: Path, as_json: bool) -> None:
     """Write the shipped policy files into FOLDER, to edit a copy and give it as --policy FOLDER.
 
-    A file that is left out of that folder is the shipped one, so keep only those you change. Nothing is overwritten.
+    A file that is left out of that folder is the shipped one, so keep only those you change; to rate single codes
+    otherwise, overrides.yaml alone is enough. Nothing is overwritten.
     """
-    for path in export_policy(folder):
-        click.echo(str(path))
+    written = [str(path) for path in export_policy(folder)]
+    click.echo(json.dumps(written, indent=2, ensure_ascii=False) if as_json else "\n".join(written))
 
 
 def _rows(in_force: Policy, name: str, level: str | None) -> list[CodeRule]:
@@ -131,12 +135,19 @@ def _plain(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
                     "meaning": rule.meaning,
                     "module": rule.module,
                     "place": rule.place,
+                    "override": override_plain(rule),
                 }
                 for rule in rows
             ]
     return {
         "digest": in_force.digest,
         "tables": shown,
+        "overrides": [
+            {"table": table, "code": rule.code, "level": rule.level, "place": rule.place, "over": override_plain(rule)}
+            for table in TABLE_SOURCES
+            for rule in getattr(in_force, table).values()
+            if rule.override is not None
+        ],
         "durations": [
             {
                 "code": rule.code,
@@ -183,6 +194,10 @@ def _print(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
         out.print()
         out.print(listing)
     out.print()
+    for table in TABLE_SOURCES:
+        for rule in getattr(in_force, table).values():
+            if rule.override is not None:
+                out.print(f"override  {table} {rule.code}: {rule.level}, {override_words(rule)}")
     for duration in in_force.durations.values():
         out.print(f"duration  {duration.code}: {duration_words(in_force, duration.code)}")
     several = len(in_force.frequencies)
@@ -192,6 +207,29 @@ def _print(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
     out.print(f"public    {', '.join(sorted(in_force.public_resources)) or 'no resource is listened to'}")
     out.print(f"unknown   a held chip code is shown as {in_force.unknown_held_level}")
     out.print(f"digest    {in_force.digest}")
+
+
+def override_plain(rule: CodeRule) -> dict[str, str | None] | None:
+    """A site's override of a row for machines; None: the row is its table's."""
+    over = rule.override
+    if over is None:
+        return None
+    return {
+        "reason": over.reason,
+        "expires": None if over.expires is None else over.expires.isoformat(),
+        "level": over.level or None,
+        "place": over.place or None,
+    }
+
+
+def override_words(rule: CodeRule) -> str:
+    """What a site's override lies over, until when and why, in one line; empty for a row of the table."""
+    over = rule.override
+    if over is None:
+        return ""
+    until = "for good" if over.expires is None else f"until {over.expires.isoformat()}"
+    below = f"instead of {over.level} ({over.place})" if over.level else "in no table below"
+    return f"{below}, {until}: {over.reason}"
 
 
 def told(rule: CodeRule) -> str:

@@ -4,6 +4,7 @@ The one rule: standard output is the answer (the timeline, or JSON with --json);
 standard error.
 """
 
+import json
 import os
 import shlex
 import tempfile
@@ -12,11 +13,20 @@ from pathlib import Path
 
 import click
 
-from agent.app.bootstrap import Audience, SoloOrder, prepare_demo, replay_solo, scenario
+from agent.app.bootstrap import (
+    Audience,
+    SoloOrder,
+    load_policy_at,
+    prepare_demo,
+    recorded_day,
+    replay_solo,
+    scenario,
+)
 from agent.app.cli.account import Account, echo_summary
+from agent.app.cli.against import difference_plain, judged_twice, show_differences
 from agent.app.cli.places import LinePlaces
-from agent.app.cli.policy import policy_option
-from agent.app.cli.show import program
+from agent.app.cli.policy import SHIPPED, policy_option
+from agent.app.cli.show import console, program
 from agent.app.cli.timeline import LEGEND, Timeline
 from agent.app.settings import Settings, load_settings
 from agent.app.solo import Tally
@@ -95,7 +105,13 @@ def _what_next(out: Path) -> None:
 )
 @click.argument("events", type=_PATH)
 @_CLUSTER
-@click.option("--out", required=True, type=_PATH, help="Folder for documents, reasons and state; a new or empty one.")
+@click.option("--out", type=_PATH, help="Folder for documents, reasons and state; a new or empty one.")
+@click.option(
+    "--against",
+    type=_PATH,
+    help="Another policy folder or file, or the word shipped: judge by both and tell the decisions that differ, "
+    "without --out. Example: replay night.jsonl --cluster objects/ --policy mine/ --against next/",
+)
 @click.option("--continue", "goes_on", is_flag=True, help="Go on in a folder that already holds a state.")
 @_CONFIG
 @policy_option
@@ -103,7 +119,8 @@ def _what_next(out: Path) -> None:
 def replay(
     events: Path,
     cluster: Path,
-    out: Path,
+    out: Path | None,
+    against: Path | None,
     goes_on: bool,
     config: Path | None,
     policy_path: Path | None,
@@ -111,14 +128,22 @@ def replay(
 ) -> None:
     """Judge a recorded file of events on its own clock, as the running agent would have.
 
-    The same input gives byte-identical documents. It acts on its own folder only. Exit code 1 says that some records
-    were dead-lettered, or some objects could not be read or contradict each other.
+    The same input gives byte-identical documents. It acts on its own folder only. An override holds if it did on the
+    day on which the recording begins. Exit code 1 says that some records were dead-lettered, or some objects could not
+    be read or contradict each other; with --against, that decisions differ.
     """
     if str(events) == "-":
         raise click.UsageError(
             "a replay reads a finished file; for a pipe: fault-agent run --role solo --events - --cluster … --out …"
         )
     settings = load_settings(config, os.environ)
+    if against is not None:
+        if out is not None or goes_on:
+            raise click.UsageError("--against compares and leaves nothing behind: no --out or --continue with it")
+        _compared(events, cluster, settings, policy_path, against, as_json)
+        return
+    if out is None:
+        raise click.UsageError("Missing option '--out'.")
     order = SoloOrder(events, cluster, out, settings, policy_path, goes_on)
     tally, world, account = _replayed(order, events, as_json, _progress(), lambda _: None)
     if as_json:
@@ -126,6 +151,26 @@ def replay(
     else:
         account.show(tally, world, out)
     if tally.letters or world.all_findings():
+        raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _compared(
+    events: Path, cluster: Path, settings: Settings, policy: Path | None, against: Path, as_json: bool
+) -> None:
+    """Tell which decisions of a recording differ between two policies. Raises Exit when there are any."""
+    other = None if str(against) == SHIPPED else against
+    names = (policy, other)
+    digests = [load_policy_at(path, recorded_day(events)).digest for path in names]
+    found = judged_twice(events, cluster, settings, policy, other)
+    if as_json:
+        plain = {"policy": digests[0], "against": digests[1], "decisions": [difference_plain(one) for one in found]}
+        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+    else:
+        out = console()
+        for side, digest, path in zip("AB", digests, names, strict=True):
+            out.print(f"{side}  {digest[:12]}  {path or SHIPPED}")
+        show_differences(out, found)
+    if found:
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 

@@ -16,6 +16,10 @@ from agent.app.cli.config import config
 from agent.app.cli.explain import explain
 from agent.app.cli.kafka import deadletter, topics
 from agent.app.cli.policy import policy
+from agent.app.cli.policydiff import diff_command
+from agent.app.cli.policyimport import coverage, import_
+from agent.app.cli.policylint import lint_command
+from agent.app.cli.policyunknown import unknown_command
 from agent.app.cli.run import run
 from agent.app.cli.solo import demo, replay
 from agent.app.cli.why import why
@@ -66,6 +70,8 @@ def version(as_json: bool) -> None:
         click.echo(f"fault-agent {__version__} (Python {python})")
 
 
+for of_policy in (lint_command, diff_command, import_, coverage, unknown_command):
+    policy.add_command(of_policy)
 for verb in (demo, run, replay, explain, why, policy, config, topics, deadletter, version):
     cli.add_command(verb)
 

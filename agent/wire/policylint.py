@@ -1,0 +1,165 @@
+"""What is right in some policy files and yet not meant: rules that never act, overrides that change nothing.
+
+The one rule: a finding names its line and what to do; an error is what the agent would refuse, a warning what it would
+take and somebody surely did not mean, a note what is worth knowing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, Final
+
+from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, chip_number
+from agent.domain.vocab import SECOND, Plane
+from agent.wire.overridefile import OverrideEntry
+from agent.wire.policyfile import RULES, TABLE_FILES, Examined, examine
+
+SOON: Final = timedelta(days=14)
+"""An override that ends within this time is worth a note."""
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding: `kind` is a word to filter by, `place` is `file:line`."""
+
+    severity: Severity
+    kind: str
+    place: str
+    text: str
+
+
+def lint(files: Mapping[str, bytes], shipped: Mapping[str, bytes], today: date) -> list[Finding]:
+    """Findings on the policy that `files` give (the site's laid over the shipped ones), by place.
+
+    `today` (UTC) decides which overrides have expired. Nothing is raised, whatever the bytes are.
+    """
+    examined = examine(files, today)
+    found = [
+        Finding(Severity.ERROR, "mistake", f"{problem.path}:{problem.line}", problem.reason)
+        for problem in examined.problems
+    ]
+    own = frozenset(files) - frozenset(shipped)
+    found += _overrides(examined, files, own, today)
+    found += _rules(examined.policy)
+    found += _relations(examined.policy, next((path for path in files if path.rpartition("/")[2] == RULES), RULES))
+    found += _lost(examined.policy, files, shipped)
+    return sorted(found, key=_in_order)
+
+
+def _in_order(finding: Finding) -> tuple[str, int]:
+    path, _, line = finding.place.rpartition(":")
+    return path, int(line) if line.isdecimal() else 0
+
+
+def _overrides(examined: Examined, files: Mapping[str, bytes], own: frozenset[str], today: date) -> Iterator[Finding]:
+    below = examine({path: data for path, data in files.items() if not path.endswith("overrides.yaml")}).policy
+    for entry in examined.overrides:
+        rows: Mapping[Any, CodeRule] = getattr(below, entry.table)
+        place, code, row = entry.rule.place, entry.rule.code, rows.get(entry.key)
+        if entry.expired(today):
+            holds = f"{row.level} ({row.place}) holds again" if row else "the code is unknown again"
+            text = f"the override of {code} ended with {entry.expires}: {holds}; remove it or give it a new day"
+            yield Finding(Severity.WARNING, "expired", place, text)
+            continue
+        if entry.expires is not None and entry.expires - today <= SOON:
+            text = f"the override of {code} ends with {entry.expires}"
+            yield Finding(Severity.NOTE, "expires-soon", place, text)
+        if row is None:
+            yield _added(entry, rows)
+        elif row.level == entry.rule.level:
+            text = f"the override of {code} changes nothing: it is {row.level} already, {row.place}"
+            yield Finding(Severity.WARNING, "changes-nothing", place, text)
+        elif row.place.rpartition(":")[0] in own:
+            text = f"{code} stands here as {row.level} and is shadowed by the override at {place}: keep one of them"
+            yield Finding(Severity.WARNING, "shadowed", row.place, text)
+
+
+def _added(entry: OverrideEntry, rows: Mapping[Any, CodeRule]) -> Finding:
+    near = get_close_matches(entry.rule.code, [row.code for row in rows.values()], n=1, cutoff=0.8)
+    meant = f"; the nearest that is listed is {near[0]}" if near else ""
+    text = f"{entry.rule.code} is in no {entry.table} table and is added as {entry.rule.level}{meant}"
+    return Finding(Severity.NOTE, "adds-code", entry.rule.place, text)
+
+
+def _rules(policy: Policy) -> Iterator[Finding]:
+    for number, duration in policy.durations.items():
+        # With a frequency rule beside it, it still decides which faults are counted.
+        if number not in policy.frequencies:
+            yield from _never_above(policy, number, duration, "duration")
+        yield from _unlisted(policy, number, duration, "duration")
+    for number, frequency in policy.frequencies.items():
+        yield from _never_above(policy, number, frequency, "frequency")
+        yield from _unlisted(policy, number, frequency, "frequency")
+        beside = policy.durations.get(number)
+        if beside is None:
+            continue
+        shortest = (frequency.times - 1) * beside.fault_timeout_ms
+        if frequency.times > 1 and shortest >= frequency.window_ms:
+            text = (
+                f"the frequency rule of {frequency.code} can never trip: {frequency.times} faults, each down for more "
+                f"than {beside.fault_timeout_ms // SECOND} s ({beside.place}), do not fit into "
+                f"{frequency.window_ms // SECOND} s"
+            )
+            yield Finding(Severity.WARNING, "unreachable", frequency.place, text)
+
+
+def _relations(policy: Policy, path: str) -> Iterator[Finding]:
+    named: set[str] = set()
+    for rule in policy.relations:
+        named.update(rule.relations)
+        for code in (rule.trigger, *rule.relations):
+            if (code not in policy.switch) if code.startswith("[") else chip_number(code) not in policy.chip:
+                text = f"the relation rule of {rule.trigger} names {code}, which its table does not list"
+                yield Finding(Severity.WARNING, "unlisted-code", rule.place, text)
+        for code in rule.relations:
+            if not policy.relation_timeouts.get(code):
+                text = f"{code} waits for no trigger, for FaultRelationTimeout gives it no time: the rule never acts"
+                yield Finding(Severity.WARNING, "unreachable", rule.place, text)
+    for code in policy.relation_timeouts:
+        if code not in named:
+            text = f"FaultRelationTimeout gives a time to {code}, which no relation rule waits with"
+            yield Finding(Severity.WARNING, "changes-nothing", f"{path}:1", text)
+
+
+def _never_above(policy: Policy, number: int, rule: DurationRule | FrequencyRule, kind: str) -> Iterator[Finding]:
+    base = policy.chip.get(number)
+    if base is not None and policy.worst(Plane.CHIP, (base.level, rule.level)) == base.level:
+        text = f"the {kind} rule of {rule.code} never raises it: {base.level} ({base.place}) is not below {rule.level}"
+        yield Finding(Severity.WARNING, "unreachable", rule.place, text)
+
+
+def _unlisted(policy: Policy, number: int, rule: DurationRule | FrequencyRule, kind: str) -> Iterator[Finding]:
+    if number not in policy.chip:
+        near = get_close_matches(rule.code, [row.code for row in policy.chip.values()], n=1, cutoff=0.8)
+        meant = f"; the nearest that is listed is {near[0]}" if near else ""
+        text = f"the {kind} rule is for {rule.code}, which the chip table does not list{meant}"
+        yield Finding(Severity.WARNING, "unlisted-code", rule.place, text)
+
+
+def _lost(policy: Policy, files: Mapping[str, bytes], shipped: Mapping[str, bytes]) -> Iterator[Finding]:
+    """Tables of the site's own that list fewer codes than the shipped ones they stand for."""
+    with_us = examine(shipped).policy
+    for table, name in TABLE_FILES.items():
+        own = [path for path in files if path not in shipped and path.rpartition("/")[2] == name]
+        if not own:
+            continue
+        rows: Mapping[Any, CodeRule] = getattr(policy, table)
+        all_rows: Mapping[Any, CodeRule] = getattr(with_us, table)
+        lost = [row.code for key, row in all_rows.items() if key not in rows]
+        if lost:
+            first = ", ".join(lost[:3]) + (", …" if len(lost) > 3 else "")
+            text = (
+                f"{len(lost)} of the {len(all_rows)} codes of the shipped {name} are not in it and would be unknown: "
+                f"{first}; to change single codes use overrides.yaml"
+            )
+            yield Finding(Severity.WARNING, "codes-lost", f"{own[0]}:1", text)
