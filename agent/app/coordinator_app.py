@@ -95,7 +95,6 @@ class Coordinator:
             self._press.look_for_volcano(vcjob)
         records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
         docs.take_over(self.book, vcjob, records)
-        docs.inherit(self.book, vcjob, records)
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
         for job in self._ledgers.plans:

@@ -37,20 +37,6 @@ RESET_LABELS = {"reset": "true"}
 """Device-plugin's informer sees a reset-config only with this label (ascendtolerance.go:127)."""
 
 
-def inherit(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
-    """Take into the book what the shared documents hold at the start; one that cannot be read is told when written."""
-    if vcjob is not None:
-        with suppress(BadDocument):
-            book.entries.update({entry.node: entry for entry in decode_fault_nodes(vcjob.data.get(FAULT_NODE, ""))})
-        with suppress(BadDocument):
-            for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, "")).items():
-                book.known_retries[JobId(job)] = (left.uid, left.times)
-    if records is not None:
-        with suppress(BadDocument):
-            for job, known in decode_reschedule(records.data.get(RECORDS, "")).items():
-                book.known_records[JobId(job)] = known.total
-
-
 def foreign_writers(live: ConfigMap | None, ours: str) -> tuple[str, ...]:
     """Managers of the live object that are not us; in a folder there are none unless an object brought them."""
     return tuple(name for name in live.managers if name != ours) if live is not None else ()
