@@ -39,7 +39,7 @@ def throughput(site: Site, rounds: int, count: int) -> list[Figure]:
     for name, share in (("every record is the node's own", 1), ("1 of 100 records is the node's own", 100)):
         site.say(f"(a) {name}: {rounds} rounds of {count:,} records")
         stage = site.stage(f"node{share}", event_partitions=1)
-        bare, ours = asyncio.run(_rounds(site, stage, rounds, count * (4 if share > 1 else 1), share))
+        bare, ours = asyncio.run(_rounds(site, stage, rounds, count * (20 if share > 1 else 1), share))
         ratios = tuple(two.rate / one.rate for one, two in zip(bare, ours, strict=True))
         cpu = tuple(one.cpu_us / two.cpu_us for one, two in zip(bare, ours, strict=True))
         figures.append(

@@ -23,6 +23,7 @@ DEPLOY = ROOT / "deploy"
 COORDINATOR = "system:serviceaccount:fault-agent:fault-agent-coordinator"
 NODE = "system:serviceaccount:fault-agent:fault-agent-node"
 GROUPS = ["system:serviceaccounts", "system:serviceaccounts:fault-agent", "system:authenticated"]
+WORKLOADS = ("DaemonSet", "Deployment")
 APPLY = ("apply", "--server-side", "--field-manager=deploy-test")
 FOLDERS = sorted(path.parent.relative_to(DEPLOY).as_posix() for path in DEPLOY.rglob("kustomization.yaml"))
 
@@ -378,3 +379,16 @@ def test_kubectl_says_the_same_of_the_account_as_the_page_tells_people_to_ask(se
     assert can("watch", "configmaps", "-A") == "yes"
     assert can("update", "configmaps/vcjob-fault-npu-cm", "-n", "volcano-system") == "no"
     assert can("get", "secrets", "-n", "fault-agent") == "no"
+
+
+def test_the_policy_overlay_of_the_page_builds_and_is_taken(server: harness.Kube, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(configMapGenerator:\n.*?)```", page, flags=re.DOTALL)
+    shutil.copytree(DEPLOY / "base", tmp_path / "base")
+    shutil.copy(ROOT / "policies" / "overrides.yaml", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [base]\n{text}")
+    built = server.kubectl("kustomize", str(tmp_path)).stdout
+    given = [one["spec"]["template"]["spec"] for one in yaml.safe_load_all(built) if one["kind"] in WORKLOADS]
+    assert [spec["containers"][0]["args"][-2:] for spec in given] == [["--policy", "/etc/fault-agent-policy"]] * 2
+    done = server.kubectl(*APPLY, "--dry-run=server", "-f", "-", "-o", "name", stdin=built)
+    assert "configmap/fault-agent-policy" in done.stdout.split()
