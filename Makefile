@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FAULTS := tests/real/test_faults_kill.py tests/real/test_faults_outage.py
-# Servers and processes on a busy machine: a test on real parts is tried again, and the summary says which were.
-AGAIN := --reruns 2 --reruns-delay 1 -rR
+# Tests on real parts mostly wait, so two run at a time, each with servers of its own; on a busy machine one is tried again,
+# and the summary says which were.
+REAL := -n 2 --dist loadfile --reruns 2 --reruns-delay 1 -rR
 
 .PHONY: help demo demo-real test faults soak check services bench bench-real lock clean
 help: ## What can be done here
@@ -30,16 +31,15 @@ demo: $(VENV)/.run ## Handle a scenario of real fault codes and show what became
 demo-real: $(VENV)/.run ## The same on a real Kafka and a real API server, both roles as processes (needs services)
 	@PYTHONPATH=tests $(BIN)/python -m services.demo
 
-test: $(VENV)/.dev check ## Lint, types, import contracts and the suite; kills and outages on real parts: faults
+test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite; real parts where there are services
 	@$(BIN)/python -m pytest -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report= $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -q tests/real $(FAULTS:%=--ignore %) $(AGAIN) --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
-	@echo "Not in this run: kills and outages on real parts ($(FAULTS)); get them with: make faults"
+	@$(BIN)/python -m pytest tests/real $(REAL) --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
 
-faults: $(VENV)/.dev ## Kills and outages of both roles on real parts (needs services, about 15 minutes)
-	@$(BIN)/python -m pytest -q $(FAULTS) $(AGAIN) $(PYTEST_ARGS)
+faults: $(VENV)/.dev ## Of these only kills and outages of both roles on real parts (needs services, about 5 minutes)
+	@$(BIN)/python -m pytest $(FAULTS) $(REAL) $(PYTEST_ARGS)
 
-soak: $(VENV)/.dev ## The same faults, longer: twenty kills each and outages of a minute (needs services)
-	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(FAULTS) $(AGAIN) $(PYTEST_ARGS)
+soak: $(VENV)/.dev ## The same, longer: twenty kills each and outages of a minute (needs services, about an hour)
+	@TEST_SOAK=1 $(BIN)/python -m pytest $(FAULTS) $(REAL) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated files
 	@$(BIN)/ruff format --check -q .

@@ -61,10 +61,14 @@ def wrap(
     async def wrapped(self: Any, *args: Any) -> Any:
         before(*args)
         call = asyncio.ensure_future(original(self, *args))
-        if during is not None:
-            await asyncio.sleep(IN_FLIGHT_S)
-            during(*args)
-        result = await call
+        try:
+            if during is not None:
+                await asyncio.sleep(IN_FLIGHT_S)
+                during(*args)
+            result = await call
+        finally:  # whoever is cancelled here takes its call along, as without us
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
         after(result, *args)
         return result
 
