@@ -270,3 +270,44 @@ def test_an_override_is_told_with_its_reason_its_end_and_what_lies_below(tmp_pat
     assert "until 2999-12-31: ticket 4711" in result.stdout
     shown = CliRunner().invoke(policy, ["show", "--policy", str(tmp_path)])
     assert "override  chip 80E18402: RestartNPU, instead of SeparateNPU" in shown.stdout
+
+
+def told_of(code: str, word: str) -> list[str]:
+    result = CliRunner().invoke(explain, [code])
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    return [line.removeprefix(word).strip() for line in lines if line.startswith(f"{word} ")]
+
+
+def test_a_code_is_told_with_the_relation_rules_that_name_it() -> None:
+    assert [line.partition(" (rules.yaml:")[0] for line in told_of("8C1F860B", "relation")] == [
+        "with 81078603 in one job: pods on 81078603 are Separate",
+        "with [0x08520003,na,L2,na] in one job: pods on [0x08520003,na,L2,na] are Separate",
+    ]
+    assert [line.partition(" (rules.yaml:")[0] for line in told_of("81078603", "relation")] == [
+        "with 8C1F8609 in its job within 5 min: its pod is SubHealth",
+        "with 8C1F860B in its job within 5 min: its pod is Separate",
+        "with 8C1F8608 in its job within 5 min: its pod is Separate",
+        "with 4C1F8608 in its job within 5 min: its pod is Separate",
+    ]
+    assert told_of("80E18402", "relation") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "80C98009",
+            [
+                "for 5 s, on every device; dropped if an 80E01801 began there within 5 s of it",
+                "for 60 s, where a job's recover-strategy is recover-in-place",
+                "for 60 s, in jobs that quiet.inference_jobs names",
+            ],
+        ),
+        ("8C1F860B", ["for 10 s, where a job's recover-strategy is retry"]),
+        ("80818C05", ["while a stress test runs on the node"]),
+        ("80E18402", []),
+        ("0000001D", []),
+    ],
+)
+def test_a_code_is_told_with_the_quiet_rules_that_may_keep_it_back(code: str, words: list[str]) -> None:
+    assert told_of(code, "quiet") == words

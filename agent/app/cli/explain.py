@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from agent.app.bootstrap import policy_folder
+from agent.app.cli.jobrules import quiet_words, relation_words
 from agent.app.cli.policy import (
     duration_words,
     frequency_words,
@@ -234,6 +235,8 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
             "rank": ranks[frequency.level],
             "effect": _effect(describe(answer.plane, frequency.level)),
         },
+        "relations": list(relation_words(in_force, answer.code)),
+        "quiet": list(quiet_words(answer.plane, answer.code, rating.level)),
         "note": answer.note,
         "also": [
             {"source": source, "level": rule.level, "place": rule.place, "meaning": rule.meaning}
@@ -262,6 +265,8 @@ def _text(in_force: Policy, answer: _Answer) -> str:
     frequency = _frequency(in_force, answer)
     if frequency is not None:
         lines.append(_line("frequency", frequency_words(in_force, answer.code)))
+    lines += [_line("relation", words) for words in relation_words(in_force, answer.code)]
+    lines += [_line("quiet", words) for words in quiet_words(answer.plane, answer.code, rating.level)]
     if duration is not None:
         lines.append(f"  until it is raised ({rating.level}):")
     lines += _effect_lines(effect)
