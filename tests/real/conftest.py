@@ -18,6 +18,8 @@ from services import harness
 T = TypeVar("T")
 HERE = Path(__file__).parent
 NOT_RUN = "not run for want of "
+LINES_TOLD = 40
+"""Of each failure that was tried again: on a quiet machine it is a defect all the same."""
 START_TIMEOUT_S = 240
 """For a test that may have to start services first, on a machine that is busy."""
 
@@ -41,6 +43,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"NOT RUN: {tests} test{'s' * (tests > 1)}, for want of {service}", yellow=True, bold=True
         )
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.write_sep("-", f"tried again: {report.nodeid}", yellow=True)
+        terminalreporter.write_line(_why(report))
+
+
+def _why(report: pytest.TestReport) -> str:
+    """The last lines of a failure that was tried again: what it came to, without the way there."""
+    return "\n".join(report.longreprtext.splitlines()[-LINES_TOLD:])
 
 
 def _there(get: Callable[[], T]) -> T:
