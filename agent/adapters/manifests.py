@@ -63,8 +63,9 @@ class _Part:
             mark = error.problem_mark or error.context_mark
             line = self._line + (mark.line if mark else 0)
             raise BadDocument(f"no YAML: {error.problem or error.context}", place=f"{self._place}:{line}") from error
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise BadDocument(f"no YAML: {error}", place=f"{self._place}:{self._line}") from error
+        except Exception as error:  # a tag that no value fits (!!timestamp x) fails in any way
+            said = f"no YAML that can be read: {type(error).__name__}: {error}"
+            raise BadDocument(said, place=f"{self._place}:{self._line}") from error
         _check_plain(value, EXPANSION_LIMIT * len(self._text) + _SPARE, f"{self._place}:{self._line}")
         return value
 

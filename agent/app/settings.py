@@ -262,7 +262,9 @@ def _yaml(text: str, origin: str) -> object:
         mark = error.problem_mark or error.context_mark
         place = f"{origin}:{mark.line + 1}:{mark.column + 1}" if mark else origin
         raise BadUsage(f"{place}: no YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except BadUsage:
+        raise
+    except Exception as error:  # a tag that no value fits (!!timestamp x) fails in any way
         raise BadUsage(f"{origin}: no YAML: {' '.join(str(error).split())}") from error
     return {} if found is None else found
 

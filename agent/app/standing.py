@@ -11,7 +11,7 @@ import orjson
 
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
 from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, NodeReport, Record
-from agent.domain.ledger import ClusterLedger, JobLedger, Kept
+from agent.domain.ledger import ClusterLedger, JobLedger, Kept, Separation
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.vocab import JobId, Millis, NodeName, Plane
 from agent.errors import BadDocument, BadReport
@@ -38,8 +38,8 @@ class Standing:
     counters: Mapping[str, FrequencyCounter] = field(init=False)
     kept: Mapping[str, Kept] = field(init=False)
     """What a quiet rule keeps back from a job, by occurrence."""
-    separated: Mapping[FaultKey, Millis] = field(init=False)
-    """Manual separations, by the fault that each was made for, and since when."""
+    separated: Mapping[FaultKey, tuple[Separation, ...]] = field(init=False)
+    """Manual separations, by the fault that they were made for: by a trip of its node, by counting, or both."""
 
     def __post_init__(self) -> None:
         reports = self.reports.values()
@@ -52,11 +52,11 @@ class Standing:
         kept = {key.partition("~")[0]: one for ledger in self.ledgers.values() for key, one in ledger.quiet.items()}
         object.__setattr__(self, "kept", kept)
         by_hand = self.cluster.separations if self.cluster is not None else {}
-        separated = {
-            FaultKey(node, Plane.CHIP, str(one.device), one.code): one.since
-            for node, several in by_hand.items()
-            for one in several
-        }
+        separated: dict[FaultKey, tuple[Separation, ...]] = {}
+        for node, several in by_hand.items():
+            for one in several:
+                key = FaultKey(node, Plane.CHIP, str(one.device), one.code)
+                separated[key] = (*separated.get(key, ()), one)
         object.__setattr__(self, "separated", separated)
 
     def is_active(self, ref: str) -> bool | None:

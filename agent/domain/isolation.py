@@ -81,5 +81,15 @@ def with_count(counts: Counts, node: NodeName, key: str, count: Count, policy: I
     return after
 
 
+def used_up(counts: Counts, node: NodeName, device: int) -> Counts:
+    """The counts with those of a device used up, whatever the code: it begins anew."""
+    prefix = count_key(device, "")
+    here = {
+        name: Count((), max((*one.times, one.floor))) if name.startswith(prefix) else one
+        for name, one in counts.get(node, {}).items()
+    }
+    return {**counts, node: here} if here else counts
+
+
 def _size(counts: Counts) -> int:
     return sum(len(one.times) + 1 for here in counts.values() for one in here.values())

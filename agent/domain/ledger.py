@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.domain.events import FaultKey, Occurrence, Scanned
-from agent.domain.isolation import Counts
+from agent.domain.isolation import Counts, Isolation
 from agent.domain.jobs.view import Incarnation
 from agent.domain.reschedule import JobRecords, RescheduleReason
 from agent.domain.reset import Recovery
@@ -146,6 +146,8 @@ class ClusterLedger:
     """Trips that a person has released and the node still tells of."""
     counts: Counts = field(default_factory=dict)
     """Faults that count towards a manual separation."""
+    isolation: Isolation | None = None
+    """The policy by which they were counted last; for people, who ask what it takes."""
     listed: Mapping[NodeName, tuple[int, ...]] = field(default_factory=dict)
     """Devices that clusterd-manual-info-cm last listed: what goes from it a person has released."""
 

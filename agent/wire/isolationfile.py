@@ -22,10 +22,7 @@ _PLACE: Final = f"ConfigMap {NAMESPACE}/{CONFIG}: {CONFIG_KEY}"
 
 def parse_isolation(data: Mapping[str, str]) -> Isolation:
     """The policy of `clusterd-config-cm`. Raises BadDocument with the field, for a value that ClusterD would refuse."""
-    try:
-        found: Any = yaml.safe_load(data.get(CONFIG_KEY, ""))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadDocument(f"no YAML: {' '.join(str(error).split())[:200]}", place=_PLACE) from error
+    found = _plain(data.get(CONFIG_KEY, ""))
     top = _mapping(found, "")
     enabled = top.get("enabled")
     if not isinstance(enabled, bool):
@@ -39,6 +36,21 @@ def parse_isolation(data: Mapping[str, str]) -> Isolation:
     return Isolation(True, Millis(window * HOUR), threshold, None if free == NEVER else Millis(free * HOUR))
 
 
+def _plain(text: str) -> Any:
+    """The YAML as plain values. An alias is refused, for a few of them can stand for more than any memory holds; a tag
+    can make the reader of values fail in any way.
+    """
+    try:
+        has_alias = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader))
+        found = None if has_alias else yaml.safe_load(text)
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise BadDocument(f"no YAML that can be read: {type(error).__name__}: {said}", place=_PLACE) from error
+    if has_alias:
+        raise BadDocument("has an alias (*name)", place=_PLACE, hint="write the values out")
+    return found
+
+
 def parse_manual_info(text: str, place: str) -> frozenset[int]:
     """Physical ids in Total of one node's value of `clusterd-manual-info-cm`. Raises BadDocument."""
     try:
@@ -50,7 +62,8 @@ def parse_manual_info(text: str, place: str) -> frozenset[int]:
         raise BadDocument("Total is no list of device names", place=place, hint=_HINT)
     devices = set()
     for name in total:
-        number = name.rpartition("-")[2].partition("_")[0] if isinstance(name, str) else ""
+        front, _, back = name.rpartition("-") if isinstance(name, str) else ("", "", "")
+        number = back.partition("_")[0] if front else ""
         if not (number.isascii() and number.isdecimal()) or len(number) > 9:
             raise BadDocument(f"Total: {name!r:.60} is no device name such as Ascend910-3", place=place, hint=_HINT)
         devices.add(int(number))

@@ -68,6 +68,9 @@ def test_nothing_is_no_finding(text: str) -> None:
         pytest.param("a: &a [*a]\n", "nested deeper than 100", id="alias of itself"),
         pytest.param("[" * 5000 + "\n", "no YAML", id="deep"),
         pytest.param("a: !!int x\n", "no YAML", id="bad number"),
+        pytest.param("a: !!timestamp x\n", "no YAML", id="bad time"),
+        pytest.param("a: !!bool x\n", "no YAML", id="bad truth"),
+        pytest.param("a: !!int ''\n", "no YAML", id="no number"),
         pytest.param('a: "\\ud800"\n', "no YAML: found invalid Unicode", id="half a surrogate pair"),
     ],
 )

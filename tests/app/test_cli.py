@@ -204,6 +204,7 @@ SETTINGS = [
     ("documents:\n  reset_confg: {}\n", "did you mean reset_config?"),
     ("scheduler_time_zone: Mars/Base\n", "Asia/Shanghai"),
     ("mode: [\n", "agent.yaml:2:1: no YAML: expected the node content, but found '<stream end>'"),
+    ("max_event_age_s: !!timestamp x\n", "no YAML"),
     ("mode: act\n mode: act\n", "agent.yaml:2:6: no YAML: mapping values are not allowed here"),
     ("7\n", "a mapping of settings is expected"),
     ("max_event_age_s: -1\n", "max_event_age_s"),

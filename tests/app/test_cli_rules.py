@@ -15,10 +15,10 @@ from agent.app.cli.asked import Asked
 from agent.app.cli.rules import Word, asked_for, strangers, words
 from agent.app.standing import Evidence, Standing
 from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, NodeReport
-from agent.domain.isolation import Count
+from agent.domain.isolation import Count, Isolation
 from agent.domain.ledger import ClusterLedger, JobLedger, Kept, Member, Related, Separation
 from agent.domain.policy import Policy, RelationRule
-from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Source
+from agent.domain.vocab import HOUR, MANUAL, JobId, Millis, NodeName, OccurrenceId, Plane, Source
 
 N1 = NodeName("n1")
 LINK = FaultKey(N1, Plane.NETWORK, "3", "81078603")
@@ -171,8 +171,7 @@ def test_a_fault_as_old_as_the_window_counts_and_an_older_one_does_not() -> None
 def test_a_manual_trip_is_told_with_who_ends_it() -> None:
     word = counted("held", 9000, level="ManuallySeparateNPU", tripped=Millis(T0 + 5000))
     assert word.said == (
-        "ManuallySeparateNPU since 2026-01-01 00:00:05.000Z;"
-        " held by the coordinator, until a person or its window releases it"
+        "ManuallySeparateNPU since 2026-01-01 00:00:05.000Z; held by the coordinator, until a person releases it"
     )
     released = counted("released", DAY, level="ManuallySeparateNPU", tripped=Millis(T0), due=Millis(T0 + 9000))
     assert released.said == "ManuallySeparateNPU of 2026-01-01 00:00:00.000Z was released at 2026-01-01 00:00:09.000Z"
@@ -222,15 +221,29 @@ def test_a_separation_by_hand_and_what_is_counted_towards_one_are_told_also_with
         "c",
         separations={N1: (Separation(2, SEPARATE, Millis(T0)),)},
         counts={N1: {f"2/{SEPARATE}": Count((Millis(T0 + 1), Millis(T0 + 2)))}},
+        isolation=Isolation(free=Millis(HOUR)),
     )
     given = Standing(standing().reports, cluster=cluster)
     assert asked_for(Asked("fault", f"n1/chip/2/{SEPARATE}"), given) == [CHIP]
     by_hand, count = map(str, said(CHIP, given))
-    assert by_hand == "manual-separation: ManuallySeparateNPU since 2026-01-01 00:00:00.000Z, until released"
+    assert by_hand == (
+        "manual-separation: ManuallySeparateNPU since 2026-01-01 00:00:00.000Z by counting (clusterd-config-cm); until"
+        " 2026-01-01 01:00:00.000Z, or until a person releases it"
+    )
     assert count == (
-        "manual-count: 2 counted towards a manual separation (clusterd-config-cm), the newest of"
+        "manual-count: 2 of 3 counted towards a manual separation (clusterd-config-cm), the newest of"
         " 2026-01-01 00:00:00.002Z"
     )
+
+
+def test_a_trip_that_a_person_has_released_is_told_as_released() -> None:
+    trip = OccurrenceId("0:0:1:20000000")
+    counter = FrequencyCounter(REQUEST, "held", (), Millis(0), level=MANUAL, tripped=Millis(T0 + 5000), trip=trip)
+    report = replace(standing().reports[N1], counters=(counter,))
+    given = Standing({N1: report}, cluster=ClusterLedger("c", freed={trip: N1}))
+    (word,) = said(REQUEST, given)
+    assert (word.rule, word.level) == ("frequency:80C98000", "")
+    assert word.said == "ManuallySeparateNPU of 2026-01-01 00:00:05.000Z was released by a person"
 
 
 def test_a_relation_fault_is_told_with_the_trigger_it_waits_for_and_until_when() -> None:

@@ -114,3 +114,24 @@ def test_a_malformed_value_is_refused_and_no_empty_list(text: str) -> None:
 def test_any_text_is_a_list_or_a_named_mistake(text: str) -> None:
     with suppress(BadDocument):
         assert all(device >= 0 for device in parse_manual_info(text, "here"))
+
+
+@pytest.mark.parametrize(
+    "text", ["enabled: !!bool maybe", "enabled: !!timestamp foo", "enabled: !!int ''", "x: !!float"]
+)
+def test_a_tag_that_no_value_fits_is_a_finding(text: str) -> None:
+    with pytest.raises(BadDocument, match="no YAML that can be read"):
+        parse_isolation({CONFIG_KEY: text})
+
+
+def test_an_alias_is_refused_before_it_is_followed() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    with pytest.raises(BadDocument, match="alias"):
+        parse_isolation({CONFIG_KEY: "\n".join([*lines, "enabled: *a11"])})
+
+
+@pytest.mark.parametrize("name", ["0", "-3", "Ascend910", "Ascend910-", "Ascend910-x", 3, None])
+def test_what_is_no_name_of_a_device_releases_nothing(name: Any) -> None:
+    with pytest.raises(BadDocument, match="no device name"):
+        parse_manual_info(json.dumps({"Total": [name]}), "n1")

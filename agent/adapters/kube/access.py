@@ -208,7 +208,7 @@ def _check_kubeconfig(path: Path, context: str) -> bool:
         raise CannotRun(f"{path}: the kubeconfig cannot be read: {type(error).__name__}") from error
     try:
         tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except Exception as error:  # a tag that no value fits (!!timestamp x) fails in any way
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         raise CannotRun(f"{path}{f':{line + 1}' if line is not None else ''}: is no YAML") from None
     if not isinstance(tree, dict):

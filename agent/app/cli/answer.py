@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.app.cli.account import many
 from agent.app.cli.asked import Asked
-from agent.app.cli.rules import Word
+from agent.app.cli.rules import Word, separation_words
 from agent.app.cli.show import folded, local_offset
 from agent.app.coordinator_role import UNKNOWN_AFTER
 from agent.app.standing import Evidence, Standing
@@ -223,9 +223,9 @@ def _kept_apart(decisions: Iterable[Decision], standing: Standing) -> Iterator[s
     told = list(decisions)
     separations = standing.cluster.separations if standing.cluster is not None else {}
     for node in dict.fromkeys(one.node for one in told if one.node):
-        for separated in separations.get(node, ()):
-            since = utc_text(separated.since)
-            yield f"  separated  {node} device {separated.device} for {separated.code} since {since}"
+        for one in separations.get(node, ()):
+            said = separation_words(one, standing.cluster.isolation if standing.cluster is not None else None)
+            yield f"  separated  {node} device {one.device} for {one.code}: {said}"
     for job in dict.fromkeys(one.job for one in told if one.job):
         ledger = standing.ledgers.get(job)
         for uid, related in ledger.related.items() if ledger is not None else ():

@@ -4,7 +4,7 @@ The one rule: what a rule has counted comes from the report, what it counts to f
 with another policy at hand its numbers are not told.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.app.cli.asked import Asked, is_fault
@@ -12,7 +12,9 @@ from agent.app.standing import Standing
 from agent.domain import frequency
 from agent.domain.duration import Phase, phase_of
 from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter
+from agent.domain.isolation import Isolation, count_key
 from agent.domain.jobs.filters import filter_key
+from agent.domain.ledger import Separation
 from agent.domain.policy import UNKNOWN_RULE, DurationRule, FrequencyRule, Policy
 from agent.domain.relation import Strategy
 from agent.domain.vocab import MANUAL, Millis, Plane, span_text, utc_text
@@ -50,7 +52,17 @@ def asked_for(asked: Asked, standing: Standing) -> list[FaultKey]:
     keys |= {who: timer.key for who, timer in standing.timers.items()}
     keys |= {who: counter.key for who, counter in standing.counters.items()}
     keys |= {str(key): key for key in standing.separated}
+    keys |= {str(key): key for key in _counted(standing)}
     return [keys[who] for who in sorted(keys) if is_fault(f"{who}@{_since(standing.active.get(who))}", asked.ref)]
+
+
+def _counted(standing: Standing) -> Iterator[FaultKey]:
+    """Faults of which some count towards a manual separation."""
+    for node, counts in (standing.cluster.counts if standing.cluster is not None else {}).items():
+        for name, count in counts.items():
+            device, _, code = name.partition("/")
+            if count.times:
+                yield FaultKey(node, Plane.CHIP, device, code)
 
 
 def _since(fault: ActiveFault | None) -> int:
@@ -74,7 +86,8 @@ def words(key: FaultKey, standing: Standing, policy: Policy, at: Millis) -> Iter
         yield _table(fault, in_force)
     if key.plane in _OVER_TIME:
         yield from _duration(key, standing.timers.get(who), at, in_force)
-        yield from _frequency(key, standing.counters.get(who), at, in_force)
+        freed = standing.cluster.freed if standing.cluster is not None else {}
+        yield from _frequency(key, standing.counters.get(who), at, in_force, freed)
     kept = standing.kept.get(fault.occurrence) if fault is not None else None
     if kept is not None:
         until = "for as long as that lasts" if kept.until is None else f"up to {utc_text(kept.until)}"
@@ -127,7 +140,13 @@ def _duration(key: FaultKey, timer: DurationTimer | None, at: Millis, policy: Po
             return
 
 
-def _frequency(key: FaultKey, counter: FrequencyCounter | None, at: Millis, policy: Policy | None) -> Iterator[Word]:
+def _frequency(
+    key: FaultKey,
+    counter: FrequencyCounter | None,
+    at: Millis,
+    policy: Policy | None,
+    freed: Collection[str],
+) -> Iterator[Word]:
     """The frequency rule of the code, or what the report has counted under another policy."""
     rule = policy.frequency(key.code) if policy is not None else None
     if counter is None:
@@ -135,6 +154,10 @@ def _frequency(key: FaultKey, counter: FrequencyCounter | None, at: Millis, poli
             yield Word(rule.name, f"nothing is counted; {rule.level} at {_trips(rule)}", rule.place, needed=rule.times)
         return
     name, place = (rule.name, rule.place) if rule is not None else (f"frequency:{key.code}", "")
+    if counter.trip and counter.trip in freed:
+        said = f"{counter.level} of {utc_text(counter.tripped)} was released by a person"
+        yield Word(name, said, place)
+        return
     match frequency.phase_of(counter):
         case frequency.Phase.COUNTING:
             yield _counting(counter, rule, at, name, place)
@@ -175,7 +198,8 @@ def _trips(rule: FrequencyRule) -> str:
 
 def _ends(counter: FrequencyCounter, rule: FrequencyRule | None) -> str:
     if counter.level == MANUAL:
-        return "held by the coordinator, until a person or its window releases it"
+        window = "" if rule is not None and not rule.release_ms else " or its window"
+        return f"held by the coordinator, until a person{window} releases it"
     if rule is None or not rule.release_ms:
         return "nothing releases it by itself"
     return f"released once clean for longer than {span_text(rule.release_ms)}"
@@ -186,15 +210,30 @@ def _by_hand(key: FaultKey, standing: Standing) -> Iterator[Word]:
     cluster = standing.cluster
     if cluster is None or key.plane is not Plane.CHIP:
         return
-    since = standing.separated.get(key)
-    if since is not None:
-        yield Word("manual-separation", f"{MANUAL} since {utc_text(since)}, until released", level=MANUAL)
-    device = key.where
-    count = cluster.counts.get(key.node, {}).get(f"{device}/{key.code}")
+    for one in standing.separated.get(key, ()):
+        until = separation_end(one, cluster.isolation)
+        yield Word("manual-separation", separation_words(one, cluster.isolation), level=MANUAL, until=until)
+    count = cluster.counts.get(key.node, {}).get(count_key(int(key.where), key.code)) if key.where.isdecimal() else None
     if count is not None and count.times:
-        times = len(count.times)
-        said = f"{times} counted towards a manual separation (clusterd-config-cm), the newest of"
-        yield Word("manual-count", f"{said} {utc_text(count.times[-1])}", counted=times)
+        times, needed = len(count.times), cluster.isolation.threshold if cluster.isolation is not None else None
+        of = "" if needed is None else f" of {needed}"
+        said = f"{times}{of} counted towards a manual separation (clusterd-config-cm), the newest of"
+        yield Word("manual-count", f"{said} {utc_text(count.times[-1])}", counted=times, needed=needed)
+
+
+def separation_end(one: Separation, isolation: Isolation | None) -> Millis | None:
+    """When time releases it; None: not by itself, or not before its fault has recovered."""
+    if one.trip:
+        return one.due
+    return None if isolation is None or isolation.free is None else Millis(one.since + isolation.free)
+
+
+def separation_words(one: Separation, isolation: Isolation | None) -> str:
+    """Since when a device is separated by hand, by what, and until when."""
+    cause = "a trip of its frequency rule" if one.trip else "counting (clusterd-config-cm)"
+    end = separation_end(one, isolation)
+    until = f"until {utc_text(end)}, or until a person releases it" if end is not None else "until a person releases it"
+    return f"{MANUAL} since {utc_text(one.since)} by {cause}; {until}"
 
 
 def _related(fault: ActiveFault, at: Millis, policy: Policy) -> Iterator[Word]:

@@ -12,6 +12,7 @@ from agent.domain.cluster.effective import separation_ref
 from agent.domain.cluster.quiet import clock
 from agent.domain.events import Decision
 from agent.domain.frequency import Phase
+from agent.domain.isolation import used_up
 from agent.domain.ledger import ClusterLedger, Separation
 from agent.domain.vocab import MANUAL, Millis, NodeName, Reason
 
@@ -45,6 +46,7 @@ def follow(book: ClusterBook, node: NodeName, ledger: ClusterLedger, now: Millis
             kept.append(one)
             continue
         decisions.append(_decision(node, one, Reason.SEPARATION_RELEASED, why, now))
+        ledger = replace(ledger, counts=used_up(ledger.counts, node, one.device))
         if one.trip and one.device in gone:
             ledger = replace(ledger, freed={**ledger.freed, one.trip: node})
     if len(kept) < len(ledger.separations.get(node, ())):
@@ -87,7 +89,9 @@ def _take_trips(
         known = next((one for one in held if (one.device, one.code) == (device, code) and one.trip), None)
         one = Separation(device, code, counter.tripped, counter.trip, counter.trace, counter.trip, due)
         if known is None or known.trip != one.trip:
-            detail = f"frequency:{code} tripped: {MANUAL} until a person or its release window ends it"
+            rule = book.policy.frequency(code) if book.policy is not None else None
+            window = "" if rule is not None and not rule.release_ms else " or its release window"
+            detail = f"frequency:{code} tripped: {MANUAL} until a person{window} ends it"
             decisions.append(_decision(node, one, Reason.SEPARATED, detail, now))
         elif known.due == due:
             continue

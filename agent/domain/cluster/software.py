@@ -92,7 +92,7 @@ def _count(draft: Draft, job: Job, occurrence: Occurrence, device: int, policy: 
     after, tripped = add(before, occurrence.begin, policy)
     if after == before:
         return
-    draft.cluster = replace(ledger, counts=with_count(ledger.counts, node, key, after, policy))
+    draft.cluster = replace(ledger, counts=with_count(ledger.counts, node, key, after, policy), isolation=policy)
     cause = _cause(draft, job, occurrence, device)
     hours = policy.window // HOUR
     if not tripped:
@@ -102,10 +102,9 @@ def _count(draft: Draft, job: Job, occurrence: Occurrence, device: int, policy: 
         return
     one = Separation(device, code, occurrence.begin, occurrence.id, occurrence.trace)
     draft.cluster = separate(draft.cluster, node, one)
-    until = "a person releases it" if policy.free is None else clock(Millis(one.since + policy.free))
-    detail = (
-        f"{policy.threshold} of {policy.threshold} within {hours} h: {MANUAL} until {until}, or a person releases it"
-    )
+    until = "" if policy.free is None else f"{clock(Millis(one.since + policy.free))}, or until "
+    counted = f"{policy.threshold} of {policy.threshold} within {hours} h"
+    detail = f"{counted}: {MANUAL} until {until}a person releases it"
     draft.say(Reason.SEPARATED, detail, replace(cause, level=MANUAL))
 
 

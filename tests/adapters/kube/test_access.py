@@ -52,6 +52,7 @@ def broken(change: Callable[[dict[str, Any]], object]) -> str:
     ("text", "context", "says"),
     [
         pytest.param("{: s3cr3t-t0k3n", "", "is no YAML", id="no YAML"),
+        pytest.param("users: !!timestamp s3cr3t-t0k3n", "", "is no YAML", id="a tag that the value does not fit"),
         pytest.param("- s3cr3t-t0k3n", "", "is no kubeconfig", id="a list"),
         pytest.param("", "", "is no kubeconfig", id="empty"),
         pytest.param(broken(lambda c: c.pop("current-context")), "", "no current-context", id="no context"),

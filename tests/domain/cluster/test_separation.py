@@ -112,6 +112,20 @@ async def test_a_person_releases_it_and_the_same_trip_is_not_kept_again() -> Non
     assert len(rig.book.cluster.freed) == 1
 
 
+async def test_what_was_counted_before_a_person_released_it_does_not_count_again() -> None:
+    # Two faults trip the node's rule and count two of the three that clusterd-config-cm takes.
+    rig = demo()
+    flash(rig, 10)
+    flash(rig, 110)
+    rig.apply(manual("Ascend910-2"), 200)
+    rig.apply(manual(), 300)
+    flash(rig, 400)
+    rig.tick(500)
+    await rig.run()
+    assert [one[:2] for one in told(rig)] == [(110, "SEPARATED"), (300, "SEPARATION_RELEASED")]
+    assert [count.times for count in rig.book.cluster.counts[N1].values()] == [(T0 + 400_000,)]
+
+
 async def test_another_trip_after_that_is_kept() -> None:
     rig = demo()
     rig.apply(SWITCHED_OFF, 0)
