@@ -254,12 +254,15 @@ class Coordinator:
 
     async def _store_ledgers(self, now: Millis) -> None:
         for job, place, why in await self._ledgers.store(self.book):
-            detail = f"{why}; nothing is begun or written for this job until it is allowed"
+            left = (
+                "nothing is begun or written for this job" if job else "what it keeps would be lost with this process"
+            )
+            detail = f"{why}; {left} until it is allowed"
             self._tell(Decision(now, Reason.DOCUMENT_REFUSED, job=job, detail=detail, document=place))
         self._note_refused(now)
 
     def _note_refused(self, now: Millis) -> None:
-        if self._ledgers.refused and self._refused_again is None:
+        if (self._ledgers.refused or self._ledgers.cluster_refused) and self._refused_again is None:
             self._refused_again = Millis(now + REFUSED_AGAIN)
 
     def _decide(self, jobs: list[JobId], nodes: list[NodeName], now: Millis) -> dict[JobId, str]:

@@ -11,7 +11,7 @@ from agent.app.deputy import Deputy, told_by_deputy
 from agent.app.trouble import Trouble
 from agent.domain.events import Decision, Record, Scanned
 from agent.domain.vocab import MINUTE, SECOND, Millis
-from agent.errors import AgentError, Verdict
+from agent.errors import AgentError, Fenced, Verdict
 from agent.ports import DeadLetters, FaultSource
 from agent.wire.places import decode_places, encode_places
 
@@ -66,7 +66,7 @@ class Ear:
         try:
             await self._listen(now)
         except AgentError as error:
-            if error.verdict is Verdict.STOP and not self._has_heard:
+            if isinstance(error, Fenced) or (error.verdict is Verdict.STOP and not self._has_heard):
                 raise
             self._trouble.tell(f"{error}; until then nobody speaks for silent nodes")
             self._deaf_until = Millis(now + (UNANSWERED if error.verdict is Verdict.RETRY else REFUSED))

@@ -5,10 +5,15 @@ is not answered with success, it is forgotten and the store is asked. A write st
 what went unnoticed is refused by the store and read again, never written over.
 """
 
+from collections import deque
+from typing import Final
+
 from agent.app.publisher import Documents
 from agent.ports import ConfigMap
 
 _Key = tuple[str, str]
+WRITTEN: Final = 64
+"""Versions of a document that we remember to have written."""
 
 
 class LastSeen:
@@ -20,10 +25,16 @@ class LastSeen:
         self._heard: dict[_Key, str] = {}
         """Version that was heard of while a call for its document was under way."""
         self._calls: dict[_Key, int] = {}
+        self._written: dict[_Key, deque[str]] = {}
+        """Versions that we have written: a watch that is behind tells of them after we have gone on."""
 
     def heard(self, namespace: str, name: str, version: str) -> bool:
-        """A watch has told of this version ("" when the document is gone). False: it is the one we know."""
+        """A watch has told of this version ("" when the document is gone). False: it is the one we know, or one that we
+        have written before it.
+        """
         key = (namespace, name)
+        if version and version in self._written.get(key, ()):
+            return False
         if key in self._calls:
             self._heard[key] = version
         known = self._known.get(key)
@@ -56,6 +67,7 @@ class LastSeen:
             stored = await self._store.put(document)
         finally:
             self._end(key, stored)
+        self._written.setdefault(key, deque(maxlen=WRITTEN)).append(stored.resource_version)
         return stored
 
     def _begin(self, key: _Key) -> None:

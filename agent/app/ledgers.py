@@ -4,6 +4,7 @@ The one rule: a ledger somebody else has changed fences this writer; one that ca
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from agent.app.abreast import abreast
@@ -51,6 +52,8 @@ class Ledgers:
         """Each job's ledger as it is in the store."""
         self.refused: set[JobId] = set()
         """Jobs whose ledger the store does not take; frozen in the book, as their ledger was before."""
+        self.cluster_refused = False
+        """The store does not take the cluster's ledger."""
         self.plans: dict[JobId, str] = {}
         """Text of each job's newest rail plan, kept beside its ledger so that a restart can finish publishing it."""
         self.reset_names: dict[JobId, str] = {}
@@ -62,6 +65,7 @@ class Ledgers:
         self._cluster_frozen = False
         self._last.clear()
         self.refused.clear()
+        self.cluster_refused = False
         self.plans.clear()
         for document in await self._store.list():
             place = f"{document.namespace}/{document.name}"
@@ -125,7 +129,11 @@ class Ledgers:
         A job whose ledger is refused (a right is missing in its namespace) costs no other: it is frozen and its ledger
         in the book is again what the store has. Returns those jobs with the ledger's place and the reason.
 
-        Raises Fenced when another writer has changed one of them, Unavailable; Refused for a ledger of no job.
+        The cluster's ledger, refused (it may have grown too large), is left until `try_again`: levels and recoveries
+        must not wait for it. It is returned as that of no job.
+
+        Raises Fenced when another writer has changed one of them, Unavailable; Refused for the ledger of reservations,
+        and for the cluster's while it does not say yet that this term has begun.
         """
         if book.rails is not None and book.rails != self._rails:
             await self._put(self._namespace, RAILS_NAME, {LEDGER_KEY: encode_rails(book.rails, book.cluster_id)})
@@ -141,10 +149,21 @@ class Ledgers:
             book.dirty.discard(job)
 
         await abreast(store, sorted(book.dirty), self._width)
+        if not self.cluster_refused:
+            try:
+                await self._store_cluster(book)
+            except Refused as error:
+                if self._cluster is None or self._cluster.term != book.cluster.term:
+                    raise
+                self.cluster_refused = True
+                self._sent.pop((self._namespace, CLUSTER_NAME), None)
+                refused.append((JobId(""), f"{self._namespace}/{CLUSTER_NAME}", str(error)))
+        return refused
+
+    async def _store_cluster(self, book: ClusterBook) -> None:
         if book.cluster != self._cluster and not self._cluster_frozen:
             await self._put(self._namespace, CLUSTER_NAME, {LEDGER_KEY: encode_cluster_ledger(book.cluster)})
             self._cluster = book.cluster
-        return refused
 
     def _put_back(self, book: ClusterBook, job: JobId) -> None:
         """What was decided and cannot be kept was not decided: the job is frozen as it was."""
@@ -163,6 +182,10 @@ class Ledgers:
         there is none yet). Jobs that it does are free again. Raises Fenced, Unavailable.
         """
         free = []
+        if self.cluster_refused:
+            with suppress(Refused):
+                await self._store_cluster(book)
+                self.cluster_refused = False
         for job in sorted(self.refused):
             found = book.jobs.job(job)
             try:

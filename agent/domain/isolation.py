@@ -63,22 +63,34 @@ def add(count: Count, at: Millis, policy: Isolation) -> tuple[Count, bool]:
     return (count, False) if times == count.times else (Count(times, count.floor), False)
 
 
-def with_count(counts: Counts, node: NodeName, key: str, count: Count, policy: Isolation) -> Counts:
-    """The counts with one of them new; what is out of the window goes, and the oldest beyond MOST_TIMES."""
+def with_count(
+    counts: Counts, node: NodeName, key: str, count: Count, policy: Isolation, size: int
+) -> tuple[Counts, int]:
+    """The counts with one of them new; what is out of the window goes, and the oldest beyond MOST_TIMES.
+
+    `size`: an upper bound of all that is counted in `counts`; the one of the answer comes with it, so that the cost of
+    a fault does not grow with the cluster.
+    """
     newest = max((*count.times, count.floor))
+    before = counts.get(node, {})
     here = {
         name: one
-        for name, one in (*counts.get(node, {}).items(), (key, count))
+        for name, one in (*before.items(), (key, count))
         if max((*one.times, one.floor)) > newest - policy.window
     }
     after = {**counts, node: here}
-    if len(after) * THRESHOLD[1] > MOST_TIMES and _size(after) > MOST_TIMES:
-        oldest = sorted(after, key=lambda name: max(max((*one.times, one.floor)) for one in after[name].values()))
-        for name in oldest:
-            if _size(after) <= MOST_TIMES * 9 // 10 or name == node:
-                break
-            del after[name]
-    return after
+    size += max(0, _size_of(here) - _size_of(before))
+    if size <= MOST_TIMES:
+        return after, size
+    size = sum(map(_size_of, after.values()))
+    oldest = sorted(
+        after, key=lambda name: max((max((*one.times, one.floor)) for one in after[name].values()), default=0)
+    )
+    for name in oldest:
+        if size <= MOST_TIMES * 9 // 10 or name == node:
+            break
+        size -= _size_of(after.pop(name))
+    return after, size
 
 
 def used_up(counts: Counts, node: NodeName, device: int) -> Counts:
@@ -91,5 +103,9 @@ def used_up(counts: Counts, node: NodeName, device: int) -> Counts:
     return {**counts, node: here} if here else counts
 
 
-def _size(counts: Counts) -> int:
-    return sum(len(one.times) + 1 for here in counts.values() for one in here.values())
+def _newest(here: Mapping[str, Count]) -> int:
+    return max((max((*one.times, one.floor)) for one in here.values()), default=0)
+
+
+def _size_of(here: Mapping[str, Count]) -> int:
+    return sum(len(one.times) + 1 for one in here.values())

@@ -146,6 +146,8 @@ class ClusterLedger:
     """Trips that a person has released and the node still tells of."""
     counts: Counts = field(default_factory=dict)
     """Faults that count towards a manual separation."""
+    counted: int = 0
+    """At most so much is counted in all; tells when the oldest has to go."""
     isolation: Isolation | None = None
     """The policy by which they were counted last; for people, who ask what it takes."""
     listed: Mapping[NodeName, tuple[int, ...]] = field(default_factory=dict)

@@ -21,6 +21,9 @@ SCHEMA: Final = 1
 LEDGER_KEY: Final = "ledger.json"
 PLAIN_MARKS: Final = 100_000
 """Bytes up to which a job's marks stay readable text; beyond, they are packed so that the ledger fits its ConfigMap."""
+_BULKY: Final = ("counts", "separations", "freed", "dropped", "listed")
+PLAIN_PART: Final = 40_000
+"""Bytes up to which each of these parts of the cluster's ledger stays readable text."""
 UNPACKED_LIMIT: Final = 64 * 1024 * 1024
 
 _T = TypeVar("_T", JobLedger, ClusterLedger)
@@ -70,9 +73,10 @@ def _unpack(packed: Any, place: str) -> dict[str, Done]:
 def encode_cluster_ledger(ledger: ClusterLedger) -> str:
     """Text of the cluster's ledger."""
     body: dict[str, Any] = {"schema": SCHEMA, **_CLUSTER.dump_python(ledger, mode="json")}
-    counts = orjson.dumps(body["counts"])
-    if len(counts) > PLAIN_MARKS:
-        body["counts"] = _squeeze(counts)
+    for name in _BULKY:
+        text = orjson.dumps(body[name])
+        if len(text) > PLAIN_PART:
+            body[name] = _squeeze(text)
     return orjson.dumps(body).decode()
 
 
@@ -103,11 +107,12 @@ def _decode(adapter: TypeAdapter[_T], text: str, cluster: str, place: str) -> _T
     if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
         raise BadDocument(f"a ledger of schema {SCHEMA} is expected", place=place, hint=_HINT)
     done = _unpack(raw.pop("done", {}), place)
-    if isinstance(raw.get("counts"), str):
-        try:
-            raw["counts"] = _unsqueeze(raw["counts"])
-        except (ValueError, zlib.error) as error:
-            raise BadDocument(f"counts: {error}", place=place, hint=_HINT) from error
+    for name in _BULKY:
+        if isinstance(raw.get(name), str):
+            try:
+                raw[name] = _unsqueeze(raw[name])
+            except (ValueError, zlib.error) as error:
+                raise BadDocument(f"{name}: {error}", place=place, hint=_HINT) from error
     try:
         ledger = adapter.validate_python(raw)
     except ValidationError as error:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.app.abreast import abreast, together
-from agent.errors import Unavailable
+from agent.errors import Fenced, Unavailable
 
 
 class Calls:
@@ -97,3 +97,18 @@ async def test_together_begins_each_whatever_becomes_of_the_others_and_raises_th
     with pytest.raises(Unavailable, match="late"):
         await together(fails_late, fails_at_once, works)
     assert begun == ["late", "at once", "works"]
+
+
+async def test_an_error_that_ends_the_term_is_raised_before_one_that_would_be_tried_again() -> None:
+    async def away() -> None:
+        await asyncio.sleep(0)
+        raise Unavailable("away")
+
+    async def fenced() -> None:
+        await turn()
+        raise Fenced("another writer")
+
+    with pytest.raises(Fenced):
+        await together(away, fenced)
+    with pytest.raises(Fenced):
+        await abreast(lambda work: work(), (away, fenced), 2)

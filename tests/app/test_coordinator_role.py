@@ -657,6 +657,20 @@ async def test_a_stray_that_no_report_leads_back_to_is_lettered_by_the_next_lead
     await second.end()
 
 
+async def test_a_write_of_the_ear_that_is_fenced_ends_the_term() -> None:
+    rig = demo()
+    await rig.lead()
+    await settle(rig, 61)
+    live = await rig.memory.get("fault-agent", CLUSTER_LEDGER)
+    assert live is not None
+    text = live.data["ledger.json"].replace('"term":1', '"term":7')
+    await rig.memory.as_manager("another").put(replace(live, data={"ledger.json": text}))
+    rig.stream.raw(b"{}", key=None)
+    await settle(rig, 62)
+    assert isinstance(rig.acting.exception(), Fenced)
+    await rig.end()
+
+
 async def test_a_letter_is_not_written_again_by_a_leader_who_comes_a_while_later() -> None:
     first = demo()
     await first.lead()

@@ -159,3 +159,12 @@ async def test_two_reads_at_once_both_end_and_one_answer_is_kept() -> None:
     assert first == second
     assert await desk.value() == "0"
     assert desk.asked.calls == ["get", "get"]
+
+
+async def test_a_watch_that_is_behind_tells_no_news_of_what_we_wrote_before() -> None:
+    desk = Desk()
+    versions = [(await desk.write(str(number))).resource_version for number in range(5)]
+    assert [desk.seen.heard(*NAME, version) for version in versions] == [False] * 5
+    assert desk.asked.calls == ["get", "put", "put", "put", "put", "put"]
+    assert await desk.value() == "4"
+    assert desk.asked.calls[-1] == "put"

@@ -12,7 +12,7 @@ from agent.domain.cluster import ClusterBook, Limits
 from agent.domain.events import Decision
 from agent.domain.ledger import ClusterLedger, JobLedger
 from agent.domain.vocab import JobId, Millis, Reason
-from agent.errors import Conflict, Fenced, Unavailable
+from agent.errors import Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap
 
 JOB = JobId(DEMO_JOB)
@@ -194,3 +194,60 @@ async def test_a_conflict_is_never_taken_for_our_own_when_others_wrote_something
     change(first, 2)
     with pytest.raises(Fenced):
         await one.store(first)
+
+
+class Narrow:
+    """A store that refuses the cluster's ledger while it is `full`."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryDocumentStore()
+        self.full = False
+        self.tries = 0
+        self.get, self.list, self.delete, self.watch = (
+            self.inner.get,
+            self.inner.list,
+            self.inner.delete,
+            self.inner.watch,
+        )
+
+    async def put(self, document: ConfigMap) -> ConfigMap:
+        if (document.namespace, document.name) == CLUSTER:
+            self.tries += 1
+            if self.full:
+                raise Refused("too large: 1,100,000 bytes")
+        return await self.inner.put(document)
+
+
+async def test_a_cluster_ledger_that_is_refused_holds_up_no_job_and_is_tried_again_when_asked() -> None:
+    store, only = Narrow(), book()
+    ledgers = Ledgers(store, "fault-agent")
+    await ledgers.load(only, Millis(1), lambda _: None)
+    only.cluster = replace(only.cluster, act_since=Millis(5))
+    await ledgers.store(only)
+    store.full = True
+    only.cluster = replace(only.cluster, act_since=Millis(6))
+    change(only, 3)
+    assert await ledgers.store(only) == [("", "fault-agent/fault-agent-cluster", "too large: 1,100,000 bytes")]
+    assert only.dirty == set()
+    assert await store.get(*NAME) is not None
+    change(only, 4)
+    assert await ledgers.store(only) == []  # said once, and not asked for with every step
+    assert store.tries == 2
+    await ledgers.try_again(only)
+    assert (store.tries, ledgers.cluster_refused) == (3, True)
+    store.full = False
+    await ledgers.try_again(only)
+    assert ledgers.cluster_refused is False
+    again = book()
+    await loaded(store.inner, again)
+    assert again.cluster.act_since == 6
+
+
+async def test_a_term_that_cannot_be_written_begins_nothing() -> None:
+    store, only = Narrow(), book()
+    ledgers = Ledgers(store, "fault-agent")
+    await ledgers.load(only, Millis(1), lambda _: None)
+    store.full = True
+    only.cluster = replace(only.cluster, term=2)
+    with pytest.raises(Refused):
+        await ledgers.store(only)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.isolation import MOST_TIMES, Count, Counts, Isolation, add, with_count
+from agent.domain.isolation import MOST_TIMES, Count, Counts, Isolation, add, used_up, with_count
 from agent.domain.vocab import HOUR, Millis, NodeName
 
 DAY = 24 * HOUR
@@ -71,18 +71,42 @@ def test_a_fault_that_was_counted_changes_nothing(
 
 def test_what_is_out_of_the_window_goes_with_the_next_count() -> None:
     node = NodeName("n1")
-    counts: Counts = with_count({}, node, "1/A", Count((Millis(5),)), POLICY)
-    counts = with_count(counts, node, "2/B", Count((Millis(DAY + 4),)), POLICY)
+    counts, size = with_count({}, node, "1/A", Count((Millis(5),)), POLICY, 0)
+    counts, size = with_count(counts, node, "2/B", Count((Millis(DAY + 4),)), POLICY, size)
     assert set(counts[node]) == {"1/A", "2/B"}
-    counts = with_count(counts, node, "3/C", Count((Millis(DAY + 5),)), POLICY)
+    counts, size = with_count(counts, node, "3/C", Count((Millis(DAY + 5),)), POLICY, size)
     assert set(counts[node]) == {"2/B", "3/C"}
 
 
-def test_beyond_the_limit_the_nodes_that_failed_longest_ago_are_let_go() -> None:
-    full = Count(tuple(Millis(at) for at in range(49)))
-    counts: Counts = {NodeName(f"n{number}"): {"1/A": full} for number in range(MOST_TIMES // 50)}
-    late = Count((Millis(100),))
-    after = with_count(counts, NodeName("late"), "1/A", late, POLICY)
-    assert after[NodeName("late")] == {"1/A": late}
-    assert len(after) < len(counts)
-    assert sum(len(one.times) for here in after.values() for one in here.values()) <= MOST_TIMES
+def counted(counts: Counts) -> int:
+    return sum(len(one.times) for here in counts.values() for one in here.values())
+
+
+@pytest.mark.parametrize(("nodes", "devices"), [(600, 1), (40, 16), (10, 64)])
+def test_beyond_the_limit_the_nodes_that_failed_longest_ago_are_let_go(nodes: int, devices: int) -> None:
+    # Ten nodes of 64 devices hold as much as six hundred that failed on one each.
+    counts: Counts = {}
+    size = 0
+    for number in range(nodes):
+        full = Count(tuple(Millis(1000 * number + at) for at in range(49)))
+        for device in range(devices):
+            for code in ("A", "B") if devices > 1 else ("A",):
+                counts, size = with_count(counts, NodeName(f"n{number}"), f"{device}/{code}", full, POLICY, size)
+                assert counted(counts) <= size <= MOST_TIMES + 50
+    late = Count((Millis(1000 * nodes),))
+    counts, size = with_count(counts, NodeName("late"), "1/A", late, POLICY, size)
+    assert counts[NodeName("late")] == {"1/A": late}
+    if nodes * devices * 100 > MOST_TIMES and devices > 1:
+        assert NodeName("n0") not in counts
+        assert NodeName(f"n{nodes - 1}") in counts
+
+
+def test_a_device_that_begins_anew_has_its_counts_used_up_whatever_the_code() -> None:
+    node, other = NodeName("n1"), NodeName("n2")
+    count = Count((Millis(5), Millis(9)), Millis(3))
+    counts: Counts = {node: {"1/A": count, "1/B": Count((Millis(7),)), "11/A": count}, other: {"1/A": count}}
+    assert used_up(counts, node, 1) == {
+        node: {"1/A": Count((), Millis(9)), "1/B": Count((), Millis(7)), "11/A": count},
+        other: {"1/A": count},
+    }
+    assert used_up(counts, NodeName("n3"), 1) == counts

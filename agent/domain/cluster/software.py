@@ -92,7 +92,8 @@ def _count(draft: Draft, job: Job, occurrence: Occurrence, device: int, policy: 
     after, tripped = add(before, occurrence.begin, policy)
     if after == before:
         return
-    draft.cluster = replace(ledger, counts=with_count(ledger.counts, node, key, after, policy), isolation=policy)
+    counts, size = with_count(ledger.counts, node, key, after, policy, ledger.counted)
+    draft.cluster = replace(ledger, counts=counts, counted=size, isolation=policy)
     cause = _cause(draft, job, occurrence, device)
     hours = policy.window // HOUR
     if not tripped:
