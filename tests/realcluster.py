@@ -51,7 +51,7 @@ LABELS: Final = {"fault-scheduling": "grace", "fault-retry-times": "3", "framewo
 VCJOB: Final = ("volcano-system", "vcjob-fault-npu-cm")
 RECORDS: Final = ("mindx-dl", "job-reschedule-reason")
 RIGHTS: Final = ("shared-documents", "job-documents", "jobs-in-namespace")
-OURS: Final = ("fault-agent", "train", "closed", *(place[0] for place in (VCJOB, RECORDS)))
+OURS: Final = ("cluster-system", "fault-agent", "train", "closed", *(place[0] for place in (VCJOB, RECORDS)))
 _PATHS: Final = {
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -96,7 +96,7 @@ class RealCluster:
     def _furnish(self) -> None:
         """The namespaces, account and rights of deploy/, once a server."""
         if self.admin.server not in _furnished:
-            for namespace in ("train", "closed"):
+            for namespace in ("train", "closed", "cluster-system"):
                 made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
                 self.admin.request("POST", "/api/v1/namespaces", made)
             for name in ("namespace", "accounts", "coordinator-rights"):
@@ -144,6 +144,12 @@ class RealCluster:
         path = f"{_PATHS[kind].format(namespace)}/{name}"
         answer = self.admin.request("DELETE", path, {"gracePeriodSeconds": 0})
         assert answer.status in (200, 202, 404), answer.body
+
+    def count_nothing(self) -> None:
+        """ClusterD's own switch: a device that fails again and again is not taken away from its jobs."""
+        data = {"manually_separate_policy.conf": "enabled: false"}
+        meta = {"name": "clusterd-config-cm", "namespace": "cluster-system"}
+        self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
 
     def the_demo(self) -> None:
         """Job `demo`: two pods with four devices each, on n1 and n2."""

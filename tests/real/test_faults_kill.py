@@ -94,6 +94,7 @@ def stage(
     try:
         cluster.topics()
         cluster.apply(*nodes("n1"))
+        cluster.count_nothing()  # twenty kills at each point would separate every device
         yield Stage(cluster, folder)
     finally:
         cluster.close()
