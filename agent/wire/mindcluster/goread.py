@@ -60,13 +60,18 @@ def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any]
     folded = {name.casefold(): name for name in names}
     found: dict[str, Any] = {}
     lost: list[tuple[str, str]] = []
+    ours: set[str] = set()
     for key, item in value:
         name = exact.get(key) or folded.get(key.casefold())
         if name is None:
             lost.append((clean(key), "its component knows no such key"))
         elif isinstance(item, Pairs) and isinstance(found.get(name), Pairs):
-            found[name] = Pairs([*found[name], *item])
+            if name not in ours:
+                ours.add(name)
+                found[name] = Pairs(found[name])
+            found[name].extend(item)
         else:
+            ours.discard(name)
             if name in found:
                 lost.append((name, "stands again further down, and the last one counts"))
             found[name] = item
