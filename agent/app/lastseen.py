@@ -35,6 +35,8 @@ class LastSeen:
         key = (namespace, name)
         if version and version in self._written.get(key, ()):
             return False
+        if not version:
+            self._written.pop(key, None)
         if key in self._calls:
             self._heard[key] = version
         known = self._known.get(key)
