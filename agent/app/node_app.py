@@ -214,6 +214,16 @@ class NodeSide:
         self.eventful = True
 
 
+def unheard(report: NodeReport) -> str:
+    """What a person must know of a report to go on from; empty when it tells all. See docs/node-report.md."""
+    if not report.lost:
+        return ""
+    return (
+        f"the last report of {report.node} had no room for {report.lost} active faults, so they are not known any more:"
+        " nothing of the node is taken for gone, until its report is removed and the stream is read anew"
+    )
+
+
 def encode_reports(reports: Mapping[NodeName, NodeReport]) -> dict[NodeName, bytes]:
     """Reports as bytes, each cut to its size limit if need be."""
     return {node: encode(report) for node, report in reports.items()}

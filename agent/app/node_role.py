@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from agent.app.abreast import together
-from agent.app.node_app import Taken, encode_reports
+from agent.app.node_app import Taken, encode_reports, unheard
 from agent.app.nodeparts import NodeParts, Pulse
 from agent.app.policykeep import SHORT
 from agent.app.trouble import Trouble
@@ -120,7 +120,10 @@ class NodeRole:
             self.turns += 1
             self._side = p.make_side()
             if last is not None:
-                self._side.restore(self._of_this_machine(last))
+                last = self._of_this_machine(last)
+                self._side.restore(last)
+                if last.lost:
+                    self._say(unheard(last))
             self._side.claim(p.node)
             mine = self._side.reports()[p.node]
             self._version = (mine.epoch, mine.seq)

@@ -14,7 +14,7 @@ from typing import Any
 from agent.app.coordinator_app import Coordinator
 from agent.app.itemtime import time_of
 from agent.app.keep import CABINET, Kept, cannot_go_on, kept_bytes, kept_of, report_of
-from agent.app.node_app import NodeSide, Taken, encode_reports
+from agent.app.node_app import NodeSide, Taken, encode_reports, unheard
 from agent.app.policykeep import PolicyKeep
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Position, Record
@@ -106,6 +106,8 @@ class Solo:
         for node, data in (await self._p.reports.latest()).items():
             report = report_of(node, data)
             self._check(report)
+            if report.lost:
+                self._say(unheard(report))
             self._p.node_side.restore(report)
             self.clock = max(self.clock, report.clock)
             self._p.coordinator.book.reports[node] = report
@@ -115,8 +117,7 @@ class Solo:
             self._p.world.lay(kept.laid)
             self._laid_to = kept.to
             self.clock = max(self.clock, kept.clock)
-        facts = map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])
-        self._journalled = Counter(fact for fact in facts if fact is not None)
+        self._journalled = Counter(filter(None, map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])))
         token = await self._p.cabinet.load(STREAM) if stream else None
         try:
             await self._p.source.open(token)
@@ -125,8 +126,7 @@ class Solo:
         await self._read_cluster()
 
     def _check(self, report: NodeReport) -> None:
-        mine = self._p.coordinator.book.cluster_id
-        if report.cluster != mine:
+        if report.cluster != (mine := self._p.coordinator.book.cluster_id):
             raise CannotRun(
                 f"the state of node {report.node} belongs to cluster {report.cluster!r}, this agent to {mine!r}",
                 hint="give each cluster.id an --out folder of its own",

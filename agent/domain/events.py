@@ -276,6 +276,12 @@ class NodeReport:
     cut: tuple[str, ...] = ()
     """What was left out to stay within the size limit."""
 
+    @property
+    def lost(self) -> int:
+        """How many active faults the report does not tell. With any, that a fault is not in it says nothing."""
+        counts = (part.partition(":")[2] for part in self.cut if part.startswith("active:"))
+        return sum(int(count) if count.isdecimal() and len(count) < 10 else 1 for count in counts)
+
 
 @dataclass(frozen=True, slots=True)
 class Behind:

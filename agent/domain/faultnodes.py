@@ -20,6 +20,13 @@ class HealthState(StrEnum):
     CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
 
 
+_LOSS: Final[Mapping[str, int]] = {
+    HealthState.CARD_NETWORK_UNHEALTHY: 1,
+    HealthState.CARD_UNHEALTHY: 2,
+    HealthState.NODE_UNHEALTHY: 3,
+}
+"""Which state outranks which."""
+
 FAULT_TYPES: Final[Mapping[Plane, str]] = {
     Plane.CHIP: "CardUnhealthy",
     Plane.NETWORK: "CardNetworkUnhealthy",
@@ -115,6 +122,42 @@ def fault_node(faults: NodeFaults) -> FaultNodeEntry | None:
         network_unhealthy=_names(faults.prefix, network),
         node_d_enabled=faults.node_d_enabled,
     )
+
+
+def at_least(previous: FaultNodeEntry | None, entry: FaultNodeEntry | None) -> FaultNodeEntry | None:
+    """The entry with all that `previous` says too: each device's worst level and all its codes, the worst state."""
+    if previous is None or entry is None:
+        return entry or previous
+    devices: dict[tuple[str, str], FaultDevice] = {}
+    for one in (*(previous.devices or ()), *(entry.devices or ())):
+        known = devices.get((one.npu_name, one.fault_type))
+        devices[one.npu_name, one.fault_type] = one if known is None else _worse(known, one)
+    return replace(
+        entry,
+        health=max(previous.health, entry.health, key=lambda state: _LOSS.get(state, 0)),
+        devices=tuple(devices[key] for key in sorted(devices, key=_by_device)),
+        unhealthy=_all(previous.unhealthy, entry.unhealthy),
+        network_unhealthy=_all(previous.network_unhealthy, entry.network_unhealthy),
+    )
+
+
+def _worse(known: FaultDevice, one: FaultDevice) -> FaultDevice:
+    level = max(known.level, one.level, key=lambda level: CHIP_LEVELS.get(level, -1))
+    codes = _ascending((*known.fault_code.split(","), *one.fault_code.split(",")))
+    return replace(one, level=level, fault_code=",".join(codes))
+
+
+def _by_device(key: tuple[str, str]) -> tuple[int, str, int]:
+    name, fault_type = key
+    number = name.rpartition("-")[2]
+    types = list(FAULT_TYPES.values())
+    place = types.index(fault_type) if fault_type in types else len(types)
+    return int(number) if number.isdecimal() else 0, name, place
+
+
+def _all(*several: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    names = {name for some in several for name in some or ()}
+    return tuple(sorted(names, key=lambda name: _by_device((name, "")))) or None
 
 
 def with_update_time(previous: FaultNodeEntry | None, entry: FaultNodeEntry, now: Millis) -> FaultNodeEntry:

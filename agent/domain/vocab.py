@@ -207,6 +207,7 @@ class Reason(StrEnum):
     DUPLICATE_MESSAGE = "DUPLICATE_MESSAGE"
     ALREADY_ACTIVE = "ALREADY_ACTIVE"
     NOT_ACTIVE = "NOT_ACTIVE"
+    TOO_MANY = "TOO_MANY"
     # not done, because of the job
     NO_JOB = "NO_JOB"
     NO_RANK = "NO_RANK"

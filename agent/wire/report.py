@@ -15,7 +15,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from agent.domain.events import ActiveFault, FaultKey, FrequencyCounter, NodeReport, Occurrence
-from agent.domain.vocab import LEVELS
+from agent.domain.vocab import LEVELS, Plane
 from agent.errors import BadReport
 
 SCHEMA: Final = 1
@@ -82,7 +82,8 @@ def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
     6. `occurrences` that are left, oldest first
     7. `counters`: the ones that have not tripped first, then the released ones, each the longest quiet first
     8. `timers`, in their order
-    9. `active`: the mildest first, of equal ones the youngest
+    9. `totals` that are left, the longest quiet first
+    10. `active`: other planes before chip and network, in each the mildest first, of equal ones the youngest
     """
     bare, hopeless = _without_hopeless(report, limit)
     for name, stage in _STAGES:
@@ -186,8 +187,14 @@ def _beginning(one: Occurrence) -> int:
 
 def _quiet_totals(report: NodeReport) -> _Stage:
     kept = {str(fault.key) for fault in report.active} | {str(one.key) for one in report.occurrences}
-    quiet = [who for who in report.totals if who not in kept]
+    return _some_totals(report, [who for who in report.totals if who not in kept])
 
+
+def _all_totals(report: NodeReport) -> _Stage:
+    return _some_totals(report, list(report.totals))
+
+
+def _some_totals(report: NodeReport, quiet: Sequence[str]) -> _Stage:
     def without(count: int) -> NodeReport:
         gone = frozenset(quiet[:count])
         return replace(report, totals={who: total for who, total in report.totals.items() if who not in gone})
@@ -242,10 +249,14 @@ def _timers(report: NodeReport) -> _Stage:
     return gains, lambda count: replace(report, timers=report.timers[count:])
 
 
+_OF_CHIPS: Final = frozenset({Plane.CHIP, Plane.NETWORK})
+"""A recovery is judged by these; and what a sender can name at will must not push them out."""
+
+
 def _mild_faults(report: NodeReport) -> _Stage:
-    def weight(fault: ActiveFault) -> tuple[float, int]:
+    def weight(fault: ActiveFault) -> tuple[bool, float, int]:
         ranks = LEVELS[fault.key.plane]
-        return ranks.get(fault.level, 0) / max(ranks.values()), -fault.since
+        return fault.key.plane in _OF_CHIPS, ranks.get(fault.level, 0) / max(ranks.values()), -fault.since
 
     mildest = sorted(report.active, key=weight)
 
@@ -265,6 +276,7 @@ _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
     ("occurrences", _all_occurrences),
     ("counters", _counters),
     ("timers", _timers),
+    ("totals", _all_totals),
     ("active", _mild_faults),
 )
 

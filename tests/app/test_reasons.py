@@ -86,6 +86,11 @@ def stale_recover(rig: Rig) -> None:
     rig.clear("220001001", 50, resource="pingmesh", fault_id="public-0001")
 
 
+def too_many(rig: Rig) -> None:
+    for number in range(201):
+        rig.fault("220001001", number, resource="pingmesh", fault_id=f"public-{number:04d}")
+
+
 def held(rig: Rig) -> None:
     rig.fault("DEADBEEF", location={"severity": 3})
 
@@ -253,6 +258,7 @@ TABLE: list[Any] = [
     (Reason.NOT_ACTIVE, without_pods, over_before_the_pod),
     (Reason.DUPLICATE_MESSAGE, demo, repeated_message),
     (Reason.STALE, demo, stale_recover),
+    (Reason.TOO_MANY, demo, too_many),
     (Reason.HELD, demo, held),
     (Reason.QUIET, demo, one("80C98009")),
     (Reason.QUIET, without_pods, one("80C98009")),

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from agent.domain.faultnodes import DeviceFault, FaultDevice, FaultNodeEntry, NodeFaults, fault_node, with_update_time
+from agent.domain.faultnodes import (
+    DeviceFault,
+    FaultDevice,
+    FaultNodeEntry,
+    NodeFaults,
+    at_least,
+    fault_node,
+    with_update_time,
+)
 from agent.domain.vocab import Millis, NodeName, Plane
 
 N1 = NodeName("n1")
@@ -112,3 +120,25 @@ def test_update_time_moves_only_with_the_content() -> None:
     assert with_update_time(first, entry, Millis(1767225700000)) is first
     other = replace(entry, node_d_enabled=True)
     assert with_update_time(first, other, Millis(1767225700000)).update_time == 1767225700
+
+
+def test_an_entry_that_may_only_grow_keeps_each_device_at_its_worst_with_all_its_codes() -> None:
+    before = entry_of(NodeFaults(N1, (chip(2, "80E18402"), chip(10, "80CB8002", "SubHealthFault", True), network(3))))
+    now = entry_of(NodeFaults(N1, (chip(2, "80C98000", "RestartRequest"), network(1)), node_healthy=False))
+    both = at_least(before, now)
+    assert both is not None
+    assert (both.health, both.unhealthy, both.network_unhealthy) == (
+        "NodeUnhealthy",
+        ("Ascend910-2",),
+        ("Ascend910-1", "Ascend910-3"),
+    )
+    assert [(one.npu_name, one.fault_type, one.level, one.fault_code) for one in both.devices or ()] == [
+        ("Ascend910-1", "CardNetworkUnhealthy", "PreSeparateNPU", "81078603"),
+        ("Ascend910-2", "CardUnhealthy", "SeparateNPU", "80C98000,80E18402"),
+        ("Ascend910-3", "CardNetworkUnhealthy", "PreSeparateNPU", "81078603"),
+        ("Ascend910-10", "CardUnhealthy", "SubHealthFault", "80CB8002"),
+    ]
+    assert at_least(before, None) is before
+    assert at_least(None, now) is now
+    assert at_least(replace(now, health="Odd"), before) == at_least(before, replace(now, health="CardUnhealthy"))
+    assert at_least(None, None) is None

@@ -179,6 +179,36 @@ def test_a_public_occur_not_newer_than_the_last_recover_is_history() -> None:
     assert told(stream.say(PUBLIC, "occur", T + 1)) == [(Shown, Reason.FAULT_SHOWN)]
 
 
+def test_a_node_takes_200_public_faults_at_once_and_says_so_of_each_more() -> None:
+    stream = Stream()
+    for number in range(199):
+        stream.say(PUBLIC, "occur", T + number, where=str(number))
+    two = tuple(stream.event(PUBLIC, "occur", T + 500, where=f"{number}") for number in (199, 200))
+    both = outcomes(stream.take(Decoded(Position(0, 0, stream.offset), NODE, "both", two), T + 500))
+    stream.offset += 1
+    assert [(one.key.where, one.reason) for one in both] == [
+        ("CCAE:fault-199", Reason.FAULT_SHOWN),
+        ("CCAE:fault-200", Reason.TOO_MANY),
+    ]
+    assert told(stream.say(CHIP, "occur", T + 600)) == [(Shown, Reason.FAULT_SHOWN)]
+    assert told(stream.say(PUBLIC, "recover", T + 600, where="200")) == [(Ignored, Reason.NOT_ACTIVE)]
+    assert told(stream.say(PUBLIC, "occur", T + 700, where="7")) == [(Ignored, Reason.ALREADY_ACTIVE)]
+    stream.say(PUBLIC, "recover", T + 700, where="7")
+    stream.book = NodeBook.from_report(stream.report())
+    assert told(stream.say(PUBLIC, "occur", T + 800, where="200")) == [(Shown, Reason.FAULT_SHOWN)]
+    assert told(stream.say(PUBLIC, "occur", T + 900, where="201")) == [(Ignored, Reason.TOO_MANY)]
+    assert len(stream.report().active) == 201
+
+
+def test_a_book_that_went_on_from_a_report_without_some_faults_says_so_ever_after() -> None:
+    stream = Stream()
+    stream.say(CHIP, "occur", T)
+    stream.book = NodeBook.from_report(replace(stream.report(), active=(), cut=("occurrences:3", "active:1")))
+    stream.say(LINK, "occur", T + S)
+    assert stream.report().lost == 1
+    assert NodeBook.from_report(stream.report()).report("c", 2, 1, "i").cut == ("active:1",)
+
+
 def test_a_stale_recover_is_remembered_too() -> None:
     stream = Stream()
     stream.say(PUBLIC, "occur", T)

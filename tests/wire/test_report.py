@@ -192,6 +192,12 @@ BIG = report(
 )
 
 
+_BEFORE_ACTIVE = [
+    *("occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers"),
+    "totals",
+]
+
+
 @pytest.mark.parametrize(
     ("limit", "stages"),
     [
@@ -204,10 +210,8 @@ BIG = report(
         (2_800, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences"]),
         (2_000, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters"]),
         (1_400, ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers"]),
-        (
-            1_000,
-            ["occurrences", "totals", "unknown", "ids", "recovered", "occurrences", "counters", "timers", "active"],
-        ),
+        (1_150, [*_BEFORE_ACTIVE]),
+        (800, [*_BEFORE_ACTIVE, "active"]),
     ],
 )
 def test_what_does_not_fit_is_cut_in_the_stated_order(limit: int, stages: list[str]) -> None:
@@ -229,6 +233,35 @@ def test_of_the_counters_what_has_not_tripped_goes_first_and_the_longest_quiet_b
 
 def test_the_worst_active_fault_goes_last() -> None:
     assert [fault.key.where for fault in fit(BIG, 700).active] == ["1"]
+
+
+def named(number: int, level: str = "SeparateNPU", plane: Plane = Plane.PUBLIC) -> ActiveFault:
+    """A fault whose place its sender names, with as long a name as the border takes."""
+    where = FaultKey(NODE, plane, f"CCAE:{number:0>128}", "220001001")
+    return ActiveFault(where, Millis(1_000 + number), level, "public-table", OccurrenceId("0:0:1:0"), Source.PUBLIC)
+
+
+@pytest.mark.parametrize("count", [400, 800, 2_000])
+def test_the_totals_of_what_is_active_never_push_a_report_over_its_limit(count: int) -> None:
+    faults = tuple(named(number) for number in range(count))
+    data = encode(report(active=faults, totals={str(fault.key): 1 for fault in faults}))
+    back = decode(data)
+    assert len(data) <= 262_144
+    assert back.lost == count - len(back.active)
+    assert not (back.lost and back.totals)
+
+
+def test_a_chips_fault_stays_longer_than_any_whose_place_its_sender_names() -> None:
+    mild = active("4", "NotHandleFault", since=9_000)
+    several = (*(named(number) for number in range(1_000)), named(0, "SeparateFault", Plane.NODE), mild, active("5"))
+    left = [tuple(fault.key.where for fault in fit(report(active=several), limit).active) for limit in (900, 600)]
+    assert left == [("4", "5"), ("5",)]
+
+
+def test_how_many_active_faults_a_report_does_not_tell() -> None:
+    assert report(cut=("occurrences:9",)).lost == 0
+    assert report(cut=("occurrences:9", "active:3", "active:4")).lost == 7
+    assert report(cut=("active:" + "9" * 5_000,)).lost == 1
 
 
 def test_what_is_published_is_never_over_256_kib() -> None:

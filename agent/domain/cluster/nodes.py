@@ -1,6 +1,7 @@
 """The `fault-node` entry of one node, from its report and from who uses its devices.
 
-The one rule: an entry follows from levels alone; a silent node keeps the entry it had.
+The one rule: an entry follows from levels alone; a silent node keeps the entry it had, and so does all of one whose
+report cannot tell all of its faults.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from agent.domain.cluster.effective import SEPARATION_RULE, JobFault, faults_at
 from agent.domain.cluster.quiet import Quiet, felt_once, quiet_at
 from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
 from agent.domain.events import Decision, Occurrence
-from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node, with_update_time
+from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, at_least, fault_node, with_update_time
 from agent.domain.ledger import ClusterLedger, Done, place_of, told_before
 from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
 
@@ -23,7 +24,7 @@ def decide_node(book: ClusterBook, node: NodeName, now: Millis) -> Verdict:
     found = list(faults_at(book, node, now))
     entry = _entry(book, node, [one for one, kept in found if kept is None], now)
     ledger = _moved_on(book.cluster, told, now)
-    if node in book.reports:
+    if node in book.reports and not book.reports[node].lost:
         ledger = _with_dropped(ledger, node, found)
     separated = separation.follow(book, node, ledger, now)
     ledger = separated.ledger
@@ -46,7 +47,8 @@ def entry_of(book: ClusterBook, node: NodeName, now: Millis) -> FaultNodeEntry |
 
 def _entry(book: ClusterBook, node: NodeName, found: Sequence[JobFault], now: Millis) -> FaultNodeEntry | None:
     vanished = node in book.vanished and bool(book.jobs.jobs_on(node))
-    if book.reports.get(node) is None and not vanished and not found:
+    report, before = book.reports.get(node), book.entries.get(node)
+    if report is None and not vanished and not found:
         return None
     used = book.jobs.devices_in_use(node)
     faults = NodeFaults(
@@ -59,7 +61,9 @@ def _entry(book: ClusterBook, node: NodeName, found: Sequence[JobFault], now: Mi
         node_d_enabled=node in book.node_d,
     )
     entry = fault_node(faults)
-    return None if entry is None else with_update_time(book.entries.get(node), entry, now)
+    if report is not None and report.lost:
+        entry = at_least(before, entry)
+    return None if entry is None else with_update_time(before, entry, now)
 
 
 def _devices(found: Iterable[JobFault], used: frozenset[int]) -> tuple[DeviceFault, ...]:

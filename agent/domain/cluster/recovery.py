@@ -302,8 +302,11 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
     if recovery.phase in _RUNNING:
         if next(isolations(draft, job), None) is not None:
             yield Signal.ISOLATION_FAULT
-        if recovery.node in book.reports:  # otherwise nothing is known of the codes, which is not that they have gone
-            yield Signal.CODES_BACK if codes_there(draft, job, recovery) else Signal.CODES_GONE
+        report = book.reports.get(recovery.node)
+        if report is not None and codes_there(draft, job, recovery):
+            yield Signal.CODES_BACK
+        elif report is not None and not report.lost:  # otherwise it is not known that the codes have gone
+            yield Signal.CODES_GONE
     yield Signal.DEADLINE
 
 

@@ -51,10 +51,12 @@ class NodeBook:
         "counters",
         "l2_ports",
         "links",
+        "lost",
         "max_event_age",
         "node",
         "occurrences",
         "policy",
+        "public",
         "recovered",
         "scanned",
         "timers",
@@ -79,6 +81,9 @@ class NodeBook:
         self.l2_ports: dict[str, dict[str, FaultKey]] = {}
         """Switch chip -> its ports whose link to L2 is down, by identity."""
         self.unknown: dict[str, UnknownCode] = {}
+        self.public = 0  # active ones
+        self.lost = 0
+        """Active faults that the report did not tell from which this book went on."""
         self._ring: deque[bytes] = deque()
         self._marks: set[bytes] = set()
         self._due: list[tuple[Millis, str]] = []
@@ -132,6 +137,7 @@ class NodeBook:
             ids=b"".join(self._ring),
             links=dict(self.links),
             unknown=tuple(self.unknown.values()),
+            cut=(f"active:{self.lost}",) if self.lost else (),
         )
 
     @classmethod
@@ -143,12 +149,14 @@ class NodeBook:
         book = cls(report.node, max_event_age)
         book.clock = report.clock
         book.policy = report.policy
+        book.lost = report.lost
         book.scanned.update(report.scanned)
         book.links.update(report.links)
         book.totals.update(report.totals)
         book.unknown.update((f"{one.plane}/{one.code}", one) for one in report.unknown)
         for fault in report.active:
             book.active[str(fault.key)] = fault
+            book.public += fault.key.plane is Plane.PUBLIC
             _note_port(book, str(fault.key), fault.key, there=True)
         book.timers.update((str(timer.key), timer) for timer in report.timers)
         book.counters.update((str(counter.key), counter) for counter in report.counters)
@@ -218,6 +226,7 @@ def evolve(book: NodeBook, change: Change) -> None:
 
 def _settle(book: NodeBook, change: Outcome) -> None:
     who = change.identity
+    book.public += change.key.plane is Plane.PUBLIC and (change.active is not None) - (who in book.active)
     if change.active is not None:
         book.active[who] = change.active
     else:

@@ -66,7 +66,7 @@ class Standing:
 class Draft:
     """The book as it will be, while one record is decided: changes so far and the latest state they give."""
 
-    __slots__ = ("_key", "_l2", "_text", "book", "changes", "latest", "now", "policy")
+    __slots__ = ("_key", "_l2", "_text", "book", "changes", "latest", "now", "policy", "public")
 
     def __init__(self, book: NodeBook, now: Millis, policy: Rater) -> None:
         self.book = book
@@ -74,6 +74,8 @@ class Draft:
         self.policy = policy
         self.changes: list[Change] = []
         self.latest: dict[str, Outcome] = {}
+        self.public = book.public
+        """How many public faults are active."""
         self._l2: dict[str, dict[str, FaultKey]] = {}
         self._key: FaultKey | None = None
         self._text = ""
@@ -174,6 +176,9 @@ class Draft:
         change = kind(who, key, reason, detail, event, *now, begun, ended, link, unknown)
         self.changes.append(change)
         self.latest[who] = change
+        if key.plane is Plane.PUBLIC:
+            was = before.active if before is not None else self.book.active.get(who)
+            self.public += (active is not None) - (was is not None)
         if key.plane is Plane.SWITCH and (chip := l2_chip(key)):
             ports = self._ports(chip)
             if active is None:

@@ -15,6 +15,9 @@ from agent.domain.node.draft import CountRule, Draft, Standing
 from agent.domain.node.entries import base_of, entry, fault, rated, said
 from agent.domain.vocab import Assertion, Millis, Reason, span_text, utc_text
 
+PUBLIC_KEPT: Final = 200
+"""Public faults active at once on a node. Their ids are their senders' and never end, and the report has to hold each
+with all that chips, ports and the node itself may have (ClusterD holds 50,000 in a whole cluster)."""
 _ENDS_PHASE: Final = frozenset({(Phase.DOWN, Assertion.RECOVER), (Phase.UP, Assertion.OCCUR)})
 _NO_FAULT: Final = "nothing to recover from"
 
@@ -70,6 +73,9 @@ def public(draft: Draft, event: FaultEvent) -> None:
         _once(draft, event, s)
     elif s.active is not None:
         _again(draft, event, s)
+    elif draft.public >= PUBLIC_KEPT:
+        detail = f"{draft.public} public faults are active on the node, at most {PUBLIC_KEPT} are taken at once"
+        draft.leave(Ignored, event.key, Reason.TOO_MANY, detail, event)
     else:
         _begin(draft, event, s)
 

@@ -1,14 +1,20 @@
 """A node's entry from levels and use: PreSeparate waits for the job, worse beside it does not (faultcodes.md §5)."""
 
-import pytest
-from kubebuilders import a_pod, the_demo
-from rig import Rig
+from dataclasses import replace
+from typing import Any
 
-from agent.domain.vocab import NodeName
+import pytest
+from kubebuilders import DEMO_JOB, a_pod, the_demo
+from rig import T0, Rig
+
+from agent.domain.cluster import decide_job, decide_node, entry_of
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
+from agent.wire.report import encode
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3"}
 PRE, SEPARATE, MILD, LINK = "8F180220", "80E18402", "80818200", "81078603"
 IDLE, USED = 7, 2
+N1 = NodeName("n1")
 
 
 async def entry(*faults: tuple[str, int], at: float = 40) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
@@ -51,3 +57,52 @@ async def test_a_device_becomes_unhealthy_once_its_job_has_left() -> None:
     await rig.run()
     found = rig.book.entries[NodeName("n1")]
     assert (found.health, found.unhealthy) == ("CardUnhealthy", ("Ascend910-2",))
+
+
+def cut(rig: Rig, **changes: Any) -> None:
+    """The node's report has become too large for all of its faults."""
+    report = rig.book.reports[N1]
+    rig.book.reports[N1] = replace(report, active=(), cut=("active:1",), **changes)
+
+
+async def test_a_report_that_cannot_tell_all_faults_takes_nothing_out_of_the_entry() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 0, device=USED)
+    rig.tick(40)
+    await rig.run()
+    before = rig.book.entries[N1]
+    now = Millis(T0 + 60_000)
+    cut(rig)
+    assert decide_node(rig.book, N1, now).entries == {}
+    assert entry_of(rig.book, N1, now) is before
+    rig.book.reports[N1] = replace(rig.book.reports[N1], cut=())
+    assert decide_node(rig.book, N1, now).entries == {N1: None}
+
+
+async def test_a_recovery_is_not_told_that_its_codes_are_gone_by_a_report_that_cannot_tell_all() -> None:
+    rig = Rig(the_demo({**LABELS, "framework": "mindspore"}))
+    rig.fault("80C98000", 0, device=USED)
+    rig.tick(5)
+    await rig.run()
+    now = Millis(T0 + 8_000)
+    cut(rig)
+    assert decide_job(rig.book, JobId(DEMO_JOB), now).decisions == ()
+    rig.book.reports[N1] = replace(rig.book.reports[N1], cut=())
+    gone = decide_job(rig.book, JobId(DEMO_JOB), now)
+    assert [one.reason for one in gone.decisions] == [Reason.RECOVERY_SUCCEEDED]
+
+
+async def test_a_run_that_goes_on_from_a_report_without_some_faults_says_so_and_clears_nothing() -> None:
+    rig = Rig(the_demo({**LABELS, "framework": "mindspore"}))
+    rig.fault("80C98000", 0, device=USED)
+    rig.tick(5)
+    await rig.run()
+    cut(rig)
+    await rig.disk.reports.publish({N1: encode(rig.book.reports[N1])})
+    again = Rig(rig.objects, disk=rig.disk, source=rig.source, _number=rig._number)
+    again.tick(7)
+    again.tick(40)
+    await again.run(resume=True)
+    assert [one.reason for one in again.decisions if one.fault] == [Reason.RECOVERY_FAILED]  # its time is over
+    assert again.book.reports[N1].lost == 1
+    assert [line for line in again.said if "had no room for 1 active faults" in line]
