@@ -220,7 +220,7 @@ class FrequencyCounter:
     trip: OccurrenceId = OccurrenceId("")
     """The occurrence that a manual trip is; stays through later faults, another trip is another one."""
     occurrence: OccurrenceId = OccurrenceId("")
-    """The newest fault's own occurrence."""
+    """The newest fault's own occurrence; while the fault is there, the one that its recover ends."""
     source: Source = Source.DCMI
     severity: int | None = None
     logic_id: int | None = None

@@ -178,6 +178,8 @@ def follow(counter: FrequencyCounter, now: Millis, rule: Rule) -> tuple[Effect, 
         due = _release(counter.recovered, rule) if phase is Phase.CLEAN else Millis(0)
         after = replace(counter, times=times, due=due, level=rule.level)
         if rule.level == MANUAL and counter.level != MANUAL:
+            if counter.trip:
+                return Effect.NOTHING, after  # it was one before, and nothing has tripped anew
             return Effect.TRIPPED, replace(after, trip=trip_id(counter.occurrence))
         return Effect.NOTHING, after
     if not times:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nodestream import CHIP, LINK, S, Stream, T, entries, levels, outcomes, told
+from nodestream import CHIP, LINK, Kind, S, Stream, T, entries, levels, outcomes, told
 from tinypolicy import TinyCount, TinyPolicy, TinyRule
 
 from agent.domain.events import Decoded, FrequencyCounter, Position
@@ -557,6 +557,107 @@ def test_over_any_change_of_policy_a_restart_changes_nothing_and_all_ends_in_the
     steady.tick(now + 300_000 * S)
     assert levels(steady) == {}
     assert {one.phase for one in steady.report().counters} <= {"clean", "released"}
+
+
+def test_what_ends_with_the_recover_is_the_occur_though_a_once_has_tripped_meanwhile() -> None:
+    one = stream(MILD)
+    one.say(REQUEST, "occur", T)
+    one.say(REQUEST, "once", T + 10 * S)
+    one.say(REQUEST, "recover", T + 20 * S)
+    assert entries(one) == [
+        ("0:0:0:0", 0, 20 * S, "RestartRequest"),
+        ("0:0:1:0", 10 * S, 10 * S, "PreSeparateNPU"),
+    ]
+    one.tick(T + 621 * S)
+    assert levels(one) == {}
+
+
+def test_a_rule_that_goes_with_a_worse_level_ends_the_raise_and_what_it_was_raised_from() -> None:
+    one = stream(digest="one")
+    one.say(LINK, "occur", T)
+    one.tick(T + 21 * S)
+    one.policy = policy(digest="two", rules={}, levels={"81078603": "SeparateNPU"})
+    one.tick(T + 30 * S)
+    one.say(LINK, "recover", T + 40 * S)
+    assert [entry[1:] for entry in entries(one)] == [
+        (0, 30 * S, "NotHandleFault"),
+        (20 * S, 30 * S, "PreSeparateNPU"),
+        (30 * S, 40 * S, "SeparateNPU"),
+    ]
+
+
+def test_a_policy_that_comes_back_tells_nothing_twice_and_later_under_another_id() -> None:
+    worse = {"80C98000": "RestartNPU"}
+    one = stream(digest="mild")
+    one.say(REQUEST, "occur", T)
+    ids = []
+    for seconds, digest, levels_ in (
+        (10, "worse", worse),
+        (20, "mild", None),
+        (30, "worse", worse),
+        (40, "mild", None),
+    ):
+        one.policy = policy(digest=digest, **({"levels": levels_} if levels_ else {}))
+        ids += [change.begun.id for change in one.tick(T + seconds * S) if change.begun is not None]
+    one.tick(T + 949 * S)
+    one.policy = policy(digest="worse", levels=worse)
+    ids += [change.begun.id for change in one.tick(T + 950 * S) if change.begun is not None]
+    assert len(ids) == len(set(ids)) == 2
+    one.say(REQUEST, "recover", T + 960 * S)
+    assert [entry[1:] for entry in entries(one)] == [(950 * S, 960 * S, "RestartNPU")]
+
+
+def test_a_trip_that_is_manual_again_by_a_policy_is_the_one_that_it_was() -> None:
+    one = stream(replace(TWICE, times=1), digest="manual")
+    blink(one, T)
+    trips = [begun.id for begun in one.report().occurrences if begun.level == MANUAL]
+    one.policy = policy(replace(MILD, times=1, release_ms=DAY * S), digest="mild")
+    one.tick(T + 100 * S)
+    one.policy = policy(replace(TWICE, times=1), digest="manual")
+    assert [change.begun for change in one.tick(T + 2_000 * S)] == [None]
+    kept = counter(one)
+    assert trips == ["0:0:0:20000000"]
+    assert kept is not None
+    assert kept.trip == trips[0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([REQUEST, LINK]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["occur", "recover", "once", ""]),
+            st.sampled_from([1, 7, 25, 70, 950]),
+            st.none() | st.sampled_from(POLICIES),
+        ),
+        min_size=2,
+        max_size=14,
+    ),
+)
+def test_no_occurrence_is_told_twice_however_late_and_each_ends_once_the_fault_is_over(
+    kind: Kind, moves: list[Any]
+) -> None:
+    assert over_and_told_once(kind, moves) == []
+
+
+def over_and_told_once(kind: Kind, moves: list[Any]) -> list[str]:
+    """What of the moves was told twice, or does not end when the fault does; trips to be ended by people apart.
+
+    What a rule makes again of the same opening, once a policy has given it back, is the same raise or trip by design.
+    """
+    one, now, told_ids, open_ids, wrong = stream(TWICE), T, set[str](), set[str](), []
+    for word, gap, other in [*moves, ("recover", 1, None), ("", 300_000, None), ("", 300_000, None)]:
+        now += gap * S
+        one.policy = other or one.policy
+        for change in (*one.tick(now), *(one.say(kind, word, now) if word else ())):
+            begun = change.begun
+            open_ids -= {id_ for id_, _ in change.ended}
+            if begun is not None:
+                again = begun.level == MANUAL or change.detail.startswith("down for longer than")
+                wrong += [begun.id] if begun.id in told_ids and not again else []
+                told_ids.add(begun.id)
+                open_ids |= {begun.id} if begun.end is None and begun.level != MANUAL else set()
+    return [*wrong, *sorted(open_ids), *levels(one)]
 
 
 # -- defects of the original: what is right --------------------------------------------------------------------------

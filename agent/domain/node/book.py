@@ -243,8 +243,8 @@ def _settle(book: NodeBook, change: Outcome) -> None:
     if change.recovered is not None and book.recovered.get(who) != change.recovered:
         book.recovered[who] = change.recovered
         _plan(book, who, Millis(change.recovered.told + book.max_event_age))
-    if change.ended is not None:
-        _close(book, who, *change.ended)
+    for done, end in change.ended:
+        _close(book, who, done, end)
     if change.begun is not None:
         entries = (*book.occurrences.get(who, ()), change.begun)
         if len(entries) > OCCURRENCES_KEPT:

@@ -73,6 +73,9 @@ class Skipped:
     detail: str
 
 
+End = tuple[OccurrenceId, Millis]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one event, deadline (event None) or policy change, and how its identity stands afterwards."""
@@ -89,8 +92,8 @@ class Outcome:
     total: int
     begun: Occurrence | None = None
     """A new entry among the recent occurrences; `total` counts it already."""
-    ended: tuple[OccurrenceId, Millis] | None = None
-    """The entry that got its end, if it is still kept."""
+    ended: tuple[End, ...] = ()
+    """The entries that got their ends, where they are still kept."""
     link: Link | None = None
     """What this tells of the die's link."""
     unknown: bool = False

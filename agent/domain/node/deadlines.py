@@ -59,9 +59,9 @@ def _time_out(draft: Draft, key: FaultKey, s: Standing, at: Millis) -> None:
         rating = draft.level(key, active.severity, counter=s.counter, there=False)
         shown = rated(active, rating)
         detail = f"{detail}; stays {said(rating)}"
-        draft.put(Relevelled, key, Reason.FAULT_SHOWN, detail, None, shown, after, s.counter, ended=ended)
+        draft.put(Relevelled, key, Reason.FAULT_SHOWN, detail, None, shown, after, s.counter, ended=(ended,))
     else:
-        draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, after, s.counter, ended=ended)
+        draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, after, s.counter, ended=(ended,))
 
 
 def _raise(
@@ -101,11 +101,12 @@ def _release(draft: Draft, key: FaultKey, s: Standing) -> None:
     detail = f"no fault for longer{span} since the last recover: {counter.level} by frequency:{key.code} is released"
     if counter.level == MANUAL:
         ended = (counter.trip, counter.due)
-        draft.put(Relevelled, key, Reason.FAULT_CLEARED, detail, None, s.active, s.timer, after, ended=ended)
+        draft.put(Relevelled, key, Reason.FAULT_CLEARED, detail, None, s.active, s.timer, after, ended=(ended,))
         return
     still = s.active is not None and (s.there or duration.in_force(s.timer))
     if s.active is None or not still:
-        draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, s.timer, after)
+        over = () if s.active is None else ((base_of(s.active, s.timer, counter), counter.due),)
+        draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, s.timer, after, ended=over)
         return
     rating = draft.level(key, s.active.severity, timer=s.timer, there=s.there)
     shown = rated(s.active, rating)

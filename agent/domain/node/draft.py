@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from agent.domain import duration, frequency
 from agent.domain.events import ActiveFault, DurationTimer, FaultEvent, FaultKey, FrequencyCounter, Occurrence, Rating
 from agent.domain.node.book import NodeBook, l2_chip
-from agent.domain.node.changes import Change, Outcome, Recovered, Relevelled
+from agent.domain.node.changes import Change, End, Outcome, Recovered, Relevelled
 from agent.domain.node.entries import link_of, trip_entry
 from agent.domain.vocab import L2_LEVEL, L2_PORTS, MANUAL, Millis, OccurrenceId, Plane, Reason, span_text
 
@@ -156,7 +156,7 @@ class Draft:
         *,
         recovered: Recovered | None = None,
         begun: Occurrence | None = None,
-        ended: tuple[OccurrenceId, Millis] | None = None,
+        ended: tuple[End, ...] = (),
     ) -> None:
         """Add one outcome; `active`, `timer` and `counter` are what is so afterwards."""
         who = self.identity(key)

@@ -41,11 +41,13 @@ def raised_id(opening: OccurrenceId) -> OccurrenceId:
     return OccurrenceId(f"{place}:{int(index) + RAISED_INDEX}" if index.isdecimal() else f"{opening}:{RAISED_INDEX}")
 
 
-def rerated_id(opening: OccurrenceId, digest: str) -> OccurrenceId:
-    """The id of the occurrence with which a policy makes the level of another one worse: one for each policy."""
+def rerated_id(opening: OccurrenceId, digest: str, total: int) -> OccurrenceId:
+    """The id of the occurrence with which a policy makes the level of another one worse, of an identity that has had
+    `total` so far: one for each policy and each time that it comes, and the same for whoever has read as much.
+    """
     place, _, index = opening.rpartition(":")
     number = int(index) % RAISED_INDEX if index.isdecimal() else 0
-    steps = 3 + (crc32(digest.encode()) & 0xFFFFFF)
+    steps = 3 + (crc32(f"{digest}#{total}".encode()) & 0xFFFFFF)
     return OccurrenceId(f"{place or opening}:{number + steps * RAISED_INDEX}")
 
 

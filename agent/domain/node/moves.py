@@ -9,7 +9,7 @@ from typing import Final
 from agent.domain import frequency
 from agent.domain.duration import Effect, Phase, Signal, moment, step
 from agent.domain.events import DurationTimer, FaultEvent, FrequencyCounter
-from agent.domain.node.changes import Cleared, Ignored, Recovered, Relevelled, Shown
+from agent.domain.node.changes import Cleared, End, Ignored, Recovered, Relevelled, Shown
 from agent.domain.node.deadlines import expire
 from agent.domain.node.draft import CountRule, Draft, Standing
 from agent.domain.node.entries import base_of, entry, fault, rated, said
@@ -86,7 +86,9 @@ def _once(draft: Draft, event: FaultEvent, s: Standing) -> None:
     effect, counter = frequency.Effect.NOTHING, s.counter
     if rule is not None and draft.duration_of(key) is None:
         effect, counter = frequency.fault(counter, event.at, draft.now, key, rule, event)
-        if not (s.active is not None and s.there):
+        if s.active is not None and s.there:  # what its recover ends is still the occur, whatever happened meanwhile
+            counter = replace(counter, occurrence=base_of(s.active, s.timer, s.counter))
+        else:
             counter = frequency.recover(counter, event.at, rule)
     rating = draft.level(key, event.severity, counter=counter)
     active = s.active
@@ -96,7 +98,10 @@ def _once(draft: Draft, event: FaultEvent, s: Standing) -> None:
         active = rated(active or fault(event, rating, event.occurrence, event.at, s.total + 1), after)
     begun = entry(event, rating, event.at)
     detail = f"once, {said(rating)}{_counted(effect, counter, rule)}"
-    draft.put(Shown, key, Reason.FAULT_SHOWN, detail, event, active, s.timer, counter, begun=begun)
+    ended: tuple[End, ...] = ()
+    if s.active is not None and not s.there:  # a policy may have begun one for what was only shown on
+        ended = ((base_of(s.active, s.timer, s.counter), max(event.at, s.active.since)),)
+    draft.put(Shown, key, Reason.FAULT_SHOWN, detail, event, active, s.timer, counter, begun=begun, ended=ended)
     draft.tell_trip(effect, key, event.devices, event.at)
 
 
@@ -121,13 +126,15 @@ def _begin(draft: Draft, event: FaultEvent, s: Standing) -> None:
         effect, counter = frequency.fault(counter, event.at, draft.now, key, counting, event)
     rating = draft.level(key, event.severity, timer=timer, counter=counter)
     count = s.total + 1
+    ended: tuple[End, ...] = ()
     if s.active is None:
         active = fault(event, rating, event.occurrence, event.at, count)
     else:  # shown on after its recover, and back before it was clean for long enough
         active = replace(rated(s.active, rating), count=count, severity=event.severity)
+        ended = ((base_of(s.active, s.timer, s.counter), max(event.at, s.active.since)),)
     detail = f"{said(rating)}{_counted(effect, counter, counting)}{_because(event)}"
     begun = entry(event, rating, None)
-    draft.put(Shown, key, Reason.FAULT_SHOWN, detail, event, active, timer, counter, begun=begun)
+    draft.put(Shown, key, Reason.FAULT_SHOWN, detail, event, active, timer, counter, begun=begun, ended=ended)
     draft.tell_trip(effect, key, event.devices, event.at)
 
 
@@ -149,12 +156,12 @@ def _end(draft: Draft, event: FaultEvent, s: Standing, last: Recovered | None = 
         after = rated(active, rating)
         kind = Shown if after.level == active.level else Relevelled
         detail = f"it has recovered; shown on as {after.level} until {_clean(timer if left else None, counter)}"
-        draft.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, counter, ended=ended)
+        draft.put(kind, key, Reason.FAULT_SHOWN, detail, event, after, timer, counter, ended=(ended,))
         return
     # By the fault's own clock: a recording that is run has a wall clock far ahead of it.
     lasted = (event.at if event.at > active.since else draft.now) - active.since
     detail = f"was {active.level} for {span_text(lasted)}{_because(event)}"
-    draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, counter, recovered=last, ended=ended)
+    draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, event, None, None, counter, recovered=last, ended=(ended,))
 
 
 def _recovered_at(counter: FrequencyCounter, event: FaultEvent, now: Millis) -> Millis:

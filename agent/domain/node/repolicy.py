@@ -3,12 +3,14 @@
 The one rule: an occurrence keeps the level that it had at its time. A level that a policy makes worse is a new one.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.domain import duration, frequency
 from agent.domain.duration import Phase, Signal, asserted, in_force, phase_of, step
 from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter
-from agent.domain.node.changes import Cleared, Ignored, Policed, Relevelled
+from agent.domain.node.book import OCCURRENCES_KEPT
+from agent.domain.node.changes import Cleared, End, Ignored, Policed, Relevelled
 from agent.domain.node.deadlines import restore
 from agent.domain.node.draft import CountRule, Draft, Standing
 from agent.domain.node.entries import base_of, devices_of, occur_of, raised_entry, rated, rerated_id, said
@@ -40,23 +42,27 @@ def _settle(draft: Draft, key: FaultKey, why: str) -> None:
             draft.put(Ignored, key, Reason.UNCHANGED, why, None, None, s.timer, counter)
         draft.tell_trip(effect, key, devices_of(key), draft.now)
         return
-    timer, ended = _retime(draft, active, before)
+    base = base_of(active, before.timer, before.counter)
+    timer, gone = _retime(draft, active, base, before)
     if not before.there and before.active is not None and not (in_force(timer) or frequency.holds(counter)):
-        detail, over = f"{why}: no rule shows it any more", (active.occurrence, draft.now)
-        draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, None, counter, ended=over)
+        detail, ended = f"{why}: no rule shows it any more", _ends((active.occurrence, base), draft.now)
+        draft.put(Cleared, key, Reason.FAULT_CLEARED, detail, None, None, None, counter, ended=ended)
         draft.tell_trip(effect, key, active.devices, draft.now)
         return
     there = before.active is not None and before.there
     rating = draft.level(key, active.severity, timer=timer, counter=counter, there=there)
-    occurrence = base_of(active, before.timer) if ended else active.occurrence
-    after, begun, fresh = replace(rated(active, rating), occurrence=occurrence), None, OccurrenceId("")
-    if before.active is None or draft.worse(key.plane, after.level, before.active.level):
-        fresh = rerated_id(after.occurrence, draft.policy.digest)
-    if fresh and not draft.tells(key, fresh):
-        ended = ended or (after.occurrence, draft.now)
-        timer, counter = _reopened(timer, after.occurrence, fresh), _recalled(counter, after.occurrence, fresh)
+    after = replace(rated(active, rating), occurrence=active.occurrence if in_force(timer) else base)
+    begun, over = None, [active.occurrence] if gone else []
+    worse = before.active is None or draft.worse(key.plane, after.level, before.active.level)
+    if worse and not _told_before(draft, key, after.occurrence, before.total):
+        over.append(after.occurrence)
+        fresh = rerated_id(after.occurrence, draft.policy.digest, before.total)
+        timer = _reopened(timer, after.occurrence, fresh)
         after = replace(after, occurrence=fresh, count=before.total + 1)
         begun = raised_entry(after, rating, draft.now)
+    if counter is not None and not in_force(timer) and (there or frequency.holds(counter)):
+        counter = replace(counter, occurrence=after.occurrence)
+    ended = _ends(over, draft.now)
     if after != before.active:
         detail = f"{why}: {said(rating)}"
         draft.put(Relevelled, key, Reason.FAULT_SHOWN, detail, None, after, timer, counter, begun=begun, ended=ended)
@@ -72,10 +78,14 @@ def _reopened(timer: DurationTimer | None, old: OccurrenceId, new: OccurrenceId)
     return replace(timer, event=replace(timer.event, occurrence=new))
 
 
-def _recalled(counter: FrequencyCounter | None, old: OccurrenceId, new: OccurrenceId) -> FrequencyCounter | None:
-    if counter is None or counter.occurrence != old:
-        return counter
-    return replace(counter, occurrence=new)
+def _ends(occurrences: Iterable[OccurrenceId], at: Millis) -> tuple[End, ...]:
+    return tuple((one, at) for one in occurrences)
+
+
+def _told_before(draft: Draft, key: FaultKey, opening: OccurrenceId, total: int) -> bool:
+    """Whether one of the recent occurrences is this policy's for the same opening: one that comes back repeats none."""
+    totals = range(max(total - OCCURRENCES_KEPT, 0), total + 1)
+    return any(draft.tells(key, rerated_id(opening, draft.policy.digest, one)) for one in totals)
 
 
 def _recount(draft: Draft, s: Standing) -> tuple[frequency.Effect, FrequencyCounter | None]:
@@ -95,17 +105,15 @@ def _recount(draft: Draft, s: Standing) -> tuple[frequency.Effect, FrequencyCoun
     return effect, counter
 
 
-def _retime(
-    draft: Draft, active: ActiveFault, s: Standing
-) -> tuple[DurationTimer | None, tuple[OccurrenceId, Millis] | None]:
-    """The timer by the duration rule as it is now, and the occurrence that ends with a rule that is gone."""
+def _retime(draft: Draft, active: ActiveFault, base: OccurrenceId, s: Standing) -> tuple[DurationTimer | None, bool]:
+    """The timer by the duration rule as it is now, and whether a rule is gone that had raised an occurrence."""
     key, timer, rule = active.key, s.timer, draft.duration_of(active.key)
     if rule is None:
-        raised = in_force(timer) and active.occurrence != base_of(active, timer)
-        return None, ((active.occurrence, draft.now) if raised else None)
+        return None, in_force(timer) and active.occurrence != base
     if timer is None:
-        return (step(None, Signal.OCCUR, active.since, key, rule, occur_of(active))[1] if s.there else None), None
+        opening = occur_of(replace(active, occurrence=base))
+        return (step(None, Signal.OCCUR, active.since, key, rule, opening)[1] if s.there else None), False
     if timer.phase == Phase.RAISED:
-        return timer, None
+        return timer, False
     span = rule.recover_timeout_ms if phase_of(timer) is Phase.UP else rule.fault_timeout_ms
-    return replace(timer, due=Millis(timer.since + span)), None
+    return replace(timer, due=Millis(timer.since + span)), False
