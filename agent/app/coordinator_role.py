@@ -334,7 +334,8 @@ class CoordinatorRole:
         if not p.coordinator.idle:
             await asyncio.sleep(0)
             return
-        due = [at for at in (p.coordinator.next_deadline(), p.deputy.next_deadline()) if at is not None]
+        deputy = p.deputy.next_deadline() if self.ear.hears(now) else None  # deaf, it decides nothing
+        due = [at for at in (p.coordinator.next_deadline(), deputy) if at is not None]
         seconds = max(0.005, min([LISTEN_S, *((at - now) / SECOND for at in due)]))
         waits: list[Awaitable[object]] = [p.coordinator.woken.wait()]
         if self.ear.hears(now):

@@ -2,17 +2,20 @@
 
 The one rule: a record is decided here only when its node's report has not covered it in time, by the same decider
 on that node's last report, and nothing is published; so the returning agent's report repeats the same occurrence
-ids and changes nothing twice. Until it covers what was decided here, that is laid over it again: a fault that the
+ids and changes nothing twice. A rule over time that was running takes effect as late, and by the same decider. Until
+the report covers what was decided here, that is laid over it again: a fault that the
 agent has not read yet must not look as if it had gone.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from typing import Protocol
 
 from agent.app.node_app import NodeSide, Taken, letter_of
 from agent.domain.events import Decision, NodeReport, Record, Refusal, Scanned
+from agent.domain.node import due_of
 from agent.domain.policy import Policy
 from agent.domain.vocab import SECOND, DeadReason, Millis, NodeName
 
@@ -72,6 +75,10 @@ class Deputy:
         self._in_force = in_force
         self._ears: dict[NodeName, _Ear] = {}
         self._spoke: dict[NodeName, Millis] = {}
+        self._clocks: list[tuple[Millis, NodeName]] = []
+        self._planned: dict[NodeName, Millis] = {}
+        """When a node's report has waited too long for its agent to let a rule over time take effect."""
+        self._plan_all()
         self.frozen: set[NodeName] = set()
         """Nodes whose report cannot be read or is another cluster's: nobody here decides for them."""
 
@@ -87,6 +94,10 @@ class Deputy:
         return min(self._deadlines(), default=None)
 
     def _deadlines(self) -> Iterator[Millis]:
+        while self._clocks and self._planned.get(self._clocks[0][1]) != self._clocks[0][0]:
+            heappop(self._clocks)
+        if self._clocks:
+            yield self._clocks[0][0]
         for node, ear in self._ears.items():
             if ear.waiting:
                 yield self._due_at(node, ear.waiting[0][0])
@@ -99,21 +110,63 @@ class Deputy:
         return Millis(max(heard + PATIENCE, 0 if spoke is None else spoke + SPOKEN))
 
     def due(self, now: Millis) -> Heard:
-        """Decide every record that has waited long enough and that no report has covered."""
+        """Decide every record that has waited long enough and that no report has covered, and what time has brought."""
         heard = Heard({}, Taken())
+        self._let_time_pass(now, heard)
         for node, ear in list(self._ears.items()):
             while ear.waiting and self._due_at(node, ear.waiting[0][0]) <= now:
                 _, record = ear.waiting.popleft()
                 if node not in self.frozen:
                     self._one(ear, record, node, now, heard.taken)
             if ear.side is not None:
-                if self._in_force is not None:
-                    ear.side.use(self._in_force())
-                ear.side.tick(now, heard.taken)
-                self._tell(node, ear.side, heard)
+                self._tick(node, ear.side, now, heard)
             if ear.empty:
                 del self._ears[node]
         return heard
+
+    def _let_time_pass(self, now: Millis, heard: Heard) -> None:
+        """Deadlines of nodes of which no record is decided here; one that waits goes first, and takes them along."""
+        passed = []
+        while self._clocks and self._clocks[0][0] <= now:
+            at, node = heappop(self._clocks)
+            if self._planned.get(node) == at:
+                del self._planned[node]
+                passed.append(node)
+        for node in passed:
+            report, ear = self._reports.get(node), self._ears.get(node)
+            if report is None or node in self.frozen or (ear is not None and ear.side is not None):
+                continue
+            if ear is None or not ear.waiting:
+                side = self._side(report)
+                self._tick(node, side, now, heard)
+                self._plan(heard.reports.get(node, report), now)
+            else:
+                self._put(node, Millis(now + PATIENCE))
+
+    def _tick(self, node: NodeName, side: NodeSide, now: Millis, heard: Heard) -> None:
+        if self._in_force is not None:
+            side.use(self._in_force())
+        side.tick(now, heard.taken)
+        self._tell(node, side, heard)
+
+    def _plan_all(self) -> None:
+        self._clocks.clear()
+        self._planned.clear()
+        for report in self._reports.values():
+            self._plan(report, Millis(0))
+
+    def _plan(self, report: NodeReport, now: Millis) -> None:
+        """Look at the node again when its next rule over time is due and its agent has not spoken of it."""
+        at = due_of(report)
+        if at is None:
+            self._planned.pop(report.node, None)
+        else:
+            self._put(report.node, Millis(max(at + PATIENCE, now + SPOKEN)))
+
+    def _put(self, node: NodeName, at: Millis) -> None:
+        if self._planned.get(node) != at:
+            self._planned[node] = at
+            heappush(self._clocks, (at, node))
 
     def _one(self, ear: _Ear, record: Record, node: NodeName, now: Millis, taken: Taken) -> None:
         report = self._reports.get(node)
@@ -159,6 +212,7 @@ class Deputy:
     def spoke(self, node: NodeName, report: NodeReport, now: Millis) -> NodeReport:
         """The node has spoken for itself: its report, with what it does not cover yet of what was decided here."""
         self._spoke[node] = now
+        self._plan(report, now)
         ear = self._ears.get(node)
         if ear is None:
             return report
@@ -190,11 +244,13 @@ class Deputy:
     def begin(self) -> None:
         """A new term: what was heard in an earlier one is heard again."""
         self._ears.clear()
+        self._plan_all()
 
     def forget(self, node: NodeName) -> None:
         """The node is gone for good."""
         self._ears.pop(node, None)
         self._spoke.pop(node, None)
+        self._planned.pop(node, None)
         self.frozen.discard(node)
 
 

@@ -152,6 +152,58 @@ def test_a_rule_over_time_takes_effect_for_a_silent_node_too() -> None:
     assert [fault.level for fault in reports[N1].active] == ["PreSeparateNPU"]
 
 
+def test_a_duration_that_runs_when_its_agent_falls_silent_raises_and_clears_in_time() -> None:
+    stream = Stream(Clock())
+    scene = Scene()
+    scene.spoke(reported_by_agent(stream.fault(LINK, device=0)), 1)
+    assert scene.deputy.next_deadline() == at(23.001)
+    assert scene.due(23) == ({}, Taken())
+    reports, taken = scene.due(23.001)
+    assert [fault.level for fault in reports[N1].active] == ["PreSeparateNPU"]
+    assert (reports[N1].seq, reports[N1].instance) == (5, "deputy")
+    assert [decision.reason for decision in taken.decisions] == [Reason.FAULT_SHOWN]
+    assert scene.deputy.next_deadline() is None
+    assert scene.due(900) == ({}, Taken())
+
+
+def test_an_agent_that_speaks_of_its_deadline_or_has_just_spoken_is_not_spoken_for() -> None:
+    stream = Stream(Clock())
+    scene, record = Scene(), stream.fault(LINK, device=0)
+    scene.spoke(reported_by_agent(record), 22.5)
+    assert scene.deputy.next_deadline() == at(23.5)
+    scene.spoke(reported_by_agent(record, seq=6), 23.4)
+    assert scene.due(24.3) == ({}, Taken())
+    scene.spoke(scanned(1), 24.35)
+    assert scene.deputy.next_deadline() is None
+    assert scene.due(60) == ({}, Taken())
+
+
+def test_a_record_that_waits_is_decided_before_the_deadline_behind_it() -> None:
+    stream = Stream(Clock())
+    scene = Scene()
+    scene.spoke(reported_by_agent(stream.fault(LINK, device=0)), 1)
+    scene.deputy.hear([stream.fault(SEPARATE, device=1)], at(22))
+    assert scene.due(24) == ({}, Taken())
+    reports, _ = scene.due(25)
+    assert sorted((fault.key.code, fault.level) for fault in reports[N1].active) == [
+        (SEPARATE, "SeparateNPU"),
+        (LINK, "PreSeparateNPU"),
+    ]
+    assert scene.due(40)[0] == {}
+
+
+def test_a_new_term_knows_the_deadlines_of_the_reports_at_hand_and_a_gone_node_has_none() -> None:
+    scene = Scene(reported_by_agent(Stream(Clock()).fault(LINK, device=0)))
+    scene.deputy.begin()
+    assert scene.deputy.next_deadline() == at(23.001)
+    scene.deputy.frozen.add(N1)
+    assert scene.due(30) == ({}, Taken())
+    scene.deputy.frozen.clear()
+    scene.deputy.begin()
+    scene.deputy.forget(N1)
+    assert scene.deputy.next_deadline() is None
+
+
 def test_the_deputy_goes_on_from_what_it_has_decided_itself() -> None:
     scene = Scene(scanned(0))
     scene.deputy.hear([scene.stream.fault(SEPARATE, device=0)], at(0))

@@ -21,6 +21,7 @@ from agent.domain.node.changes import (
     Shown,
     Skipped,
 )
+from agent.domain.node.deadlines import due_of
 from agent.domain.node.decider import decide, probe, record_digest, tick
 from agent.domain.node.draft import Rater
 
@@ -40,6 +41,7 @@ __all__ = [
     "Shown",
     "Skipped",
     "decide",
+    "due_of",
     "evolve",
     "next_deadline",
     "probe",

@@ -8,11 +8,19 @@ from dataclasses import replace
 
 from agent.domain import duration, frequency
 from agent.domain.duration import Effect, Signal, step
-from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, Occurrence
+from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, NodeReport, Occurrence
 from agent.domain.node.changes import Cleared, Ignored, Relevelled
 from agent.domain.node.draft import Draft, LevelRule, Standing
 from agent.domain.node.entries import base_of, counted_fault, fault, raised_entry, raised_id, rated, said
 from agent.domain.vocab import MANUAL, Millis, Reason, span_text
+
+
+def due_of(report: NodeReport) -> Millis | None:
+    """The earliest stream time (ms) at which a rule over time changes something of a report, or None."""
+    timers = (timer.due for timer in report.timers if duration.running(timer))
+    releases = (counter.due for counter in report.counters if frequency.releasing(counter))
+    first = min((*timers, *releases), default=None)
+    return None if first is None else Millis(first + 1)  # the deadline itself is not yet past
 
 
 def expire(draft: Draft, keys: Iterable[FaultKey], at: Millis) -> None:
