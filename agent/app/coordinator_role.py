@@ -14,6 +14,7 @@ from agent.app.coordinator_app import Coordinator
 from agent.app.deputy import Deputy
 from agent.app.ear import Ear
 from agent.app.lastseen import LastSeen
+from agent.app.node_app import unheard
 from agent.app.policykeep import SHORT, PolicyKeep
 from agent.app.trouble import Trouble
 from agent.app.world import World
@@ -101,6 +102,8 @@ class CoordinatorRole:
         self.acted = 0
         """How often the leader's loop has come round, failures included."""
         self._findings: dict[str, None] = {}
+        self._cut: set[NodeName] = set()
+        """Nodes whose report has no room for all of their active faults."""
         self._completed = asyncio.Event()
         self.pulse = Pulse()
 
@@ -205,6 +208,7 @@ class CoordinatorRole:
             pulse.unreadable.discard(node)
             pulse.foreign.discard(node)
             self._heard_at.pop(node, None)
+            self._cut.discard(node)
             return None
         try:
             report = decode(data)
@@ -224,6 +228,9 @@ class CoordinatorRole:
             return None
         pulse.foreign.discard(node)
         p.deputy.frozen.discard(node)
+        if report.lost and node not in self._cut:
+            self._say(unheard(report))
+        (self._cut.add if report.lost else self._cut.discard)(node)
         # Until it has caught up a node does not know its own present: what was known of it stays.
         return report if report.caught_up else None
 

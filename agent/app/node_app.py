@@ -215,12 +215,12 @@ class NodeSide:
 
 
 def unheard(report: NodeReport) -> str:
-    """What a person must know of a report to go on from; empty when it tells all. See docs/node-report.md."""
+    """What a person must know of a report that has no room for all active faults; empty when it tells all."""
     if not report.lost:
         return ""
     return (
-        f"the last report of {report.node} had no room for {report.lost} active faults, so they are not known any more:"
-        " nothing of the node is taken for gone, until its report is removed and the stream is read anew"
+        f"the report of {report.node} has no room for {report.lost} active faults: until a report tells all again,"
+        " nothing of the node is taken for gone; see docs/node-report.md, What is cut"
     )
 
 

@@ -252,6 +252,29 @@ async def test_a_report_that_cannot_be_used_freezes_its_node_alone(bad: bytes, c
     await rig.end()
 
 
+async def test_after_a_take_over_a_report_without_some_faults_clears_nothing_and_heals_nothing() -> None:
+    first = demo()
+    await first.lead(1)
+    first.stream.fault(REQUEST)
+    agent = Agent(first)
+    agent.report()
+    await settle(first, 1)
+    await first.end()
+    whole = first.bus.last()
+    first.bus.foreign(replace(whole, seq=whole.seq + 1, active=(), cut=("active:1",)))
+    second = CoordinatorRig(first.bus, first.stream, store=first.memory, objects=the_demo(LABELS))
+    await second.lead(2)
+    await settle(second, 8)
+    assert await second.fault_nodes() == ["n1"]
+    assert '"Status":"unrecovered"' in (await second.data(RESET))["reset.json"]
+    assert len([line for line in second.said if "has no room for 1 active faults" in line]) == 1
+    first.bus.foreign(replace(whole, seq=whole.seq + 2, active=()))
+    await settle(second, 1)
+    assert await second.fault_nodes() == []
+    assert "RECOVERY_SUCCEEDED" in second.reasons()
+    await second.end()
+
+
 async def test_after_a_take_over_an_unreadable_report_clears_nothing_and_heals_nothing() -> None:
     first = demo()
     await first.lead(1)

@@ -1,6 +1,6 @@
 """The node role: who may report a node, when it does, and what is durable before what."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from rig import POLICY, T0
@@ -198,6 +198,20 @@ async def test_another_machine_under_the_same_name_begins_with_nothing_at_the_pl
     last = other.bus.last()
     assert (last.epoch, last.machine, last.active, last.occurrences) == (2, "m2", (), ())
     assert last.scanned[0].offset == 1
+    await other.end()
+
+
+async def test_an_agent_that_goes_on_from_a_report_without_some_faults_says_so_in_each_of_its_own() -> None:
+    rig = NodeRig()
+    rig.stream.fault(SEPARATE)
+    await rig.up()
+    await rig.kill()
+    rig.bus.foreign(replace(rig.bus.last(), active=(), seq=99, cut=("totals:1", "active:1")))
+    other = NodeRig(rig.bus, rig.stream, instance="b")
+    await other.up()
+    assert [line for line in other.said if "has no room for 1 active faults" in line]
+    assert other.bus.last().caught_up
+    assert other.bus.last().lost == 1
     await other.end()
 
 

@@ -105,4 +105,4 @@ async def test_a_run_that_goes_on_from_a_report_without_some_faults_says_so_and_
     await again.run(resume=True)
     assert [one.reason for one in again.decisions if one.fault] == [Reason.RECOVERY_FAILED]  # its time is over
     assert again.book.reports[N1].lost == 1
-    assert [line for line in again.said if "had no room for 1 active faults" in line]
+    assert [line for line in again.said if "has no room for 1 active faults" in line]
