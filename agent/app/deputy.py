@@ -2,15 +2,15 @@
 
 The one rule: a record is decided here only when its node's report has not covered it in time, by the same decider
 on that node's last report, and nothing is published; so the returning agent's report repeats the same occurrence
-ids and changes nothing twice. A rule over time that was running takes effect as late, and by the same decider. Until
-the report covers what was decided here, that is laid over it again: a fault that the
-agent has not read yet must not look as if it had gone.
+ids and changes nothing twice. A rule over time that is due for a silent node takes effect as late, by the same
+decider. Until the report covers what was decided here, that is laid over it again: a fault that the agent has not
+read yet must not look as if it had gone.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from agent.app.node_app import NodeSide, Taken, letter_of
@@ -167,6 +167,9 @@ class Deputy:
         if self._planned.get(node) != at:
             self._planned[node] = at
             heappush(self._clocks, (at, node))
+            if len(self._clocks) > 2 * len(self._planned) + 64:  # a release is days ahead, and moves with each fault
+                self._clocks = [(when, one) for one, when in self._planned.items()]
+                heapify(self._clocks)
 
     def _one(self, ear: _Ear, record: Record, node: NodeName, now: Millis, taken: Taken) -> None:
         report = self._reports.get(node)

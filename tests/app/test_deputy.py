@@ -204,6 +204,15 @@ def test_a_new_term_knows_the_deadlines_of_the_reports_at_hand_and_a_gone_node_h
     assert scene.deputy.next_deadline() is None
 
 
+def test_deadlines_that_move_are_not_kept() -> None:
+    scene, whole = Scene(), reported_by_agent(Stream(Clock()).fault(LINK, device=0))
+    for number in range(1_000):
+        moved = tuple(replace(timer, due=Millis(timer.due + number)) for timer in whole.timers)
+        scene.spoke(replace(whole, timers=moved), 1)
+    assert scene.deputy.next_deadline() == at(24)
+    assert len(scene.deputy._clocks) <= 66
+
+
 def test_the_deputy_goes_on_from_what_it_has_decided_itself() -> None:
     scene = Scene(scanned(0))
     scene.deputy.hear([scene.stream.fault(SEPARATE, device=0)], at(0))
