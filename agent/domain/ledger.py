@@ -121,6 +121,9 @@ class JobLedger:
     """Occurrences that are kept back and still to be decided, by the key of their mark."""
     related: Mapping[str, Related] = field(default_factory=dict)
     """By pod UID."""
+    waiting: Mapping[str, Occurrence] = field(default_factory=dict)
+    """What a relation rule still needs and the reports may let go of first, by occurrence and device. Empty while every
+    wait is shorter than max_event_age."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 The one rule: deciding reads the book and gives a Verdict; only `evolve` changes the book.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from agent.domain.events import Decision, NodeReport, Occurrence, fault_ref
+from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
 from agent.domain.isolation import Isolation
+from agent.domain.jobs import Pod
 from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
 from agent.domain.policy import Policy
@@ -18,7 +19,8 @@ from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Answer
 from agent.domain.ranktable import RankTable
-from agent.domain.reset import Executor, ResetLimits
+from agent.domain.reset import Executor, ResetDevice, ResetLimits
+from agent.domain.reset import Policy as Reset
 from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, Mode, NodeName, Plane, Reason
 
 _K = TypeVar("_K")
@@ -226,6 +228,23 @@ class Draft:
     wake: list[Millis] = field(default_factory=list)
     known: "list[tuple[Occurrence, int | None]] | None" = None
     """The job's occurrences once they were gathered; deciding does not change them."""
+    isolating: "tuple[ActiveFault | None] | None" = None
+    """The first fault that takes something of the job away from it, once it was looked for: a bad night has a thousand
+    faults, and each asks."""
+    pods: "dict[NodeName, list[Pod]] | None" = None
+    """The job's pods by node once they were gathered."""
+    hurt: "dict[NodeName, Hurt]" = field(default_factory=dict)
+    affected: dict[Hashable, tuple[Reset, tuple[ResetDevice | None, ...]]] = field(default_factory=dict)
+    """What a fault comes to with all others of its node, by what of it matters for that."""
+
+    def pods_on(self, node: NodeName) -> list[Pod]:
+        """The job's pods on the node."""
+        if self.pods is None:
+            self.pods = {}
+            for pod in self.book.jobs.pods_of(self.job):
+                if pod.node is not None:
+                    self.pods.setdefault(pod.node, []).append(pod)
+        return self.pods.get(node, [])
 
     def is_done(self, key: str) -> bool:
         """Whether an occurrence was decided before, or in this draft."""
@@ -253,6 +272,17 @@ class Draft:
                 trace=of.trace,
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """What the active faults of a job's devices on a node ask for together."""
+
+    policy: Reset
+    """The strongest."""
+    codes: Mapping[int, frozenset[str]]
+    """By device."""
+    logic: Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +337,14 @@ def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, 
     yield from found
 
 
-def was_over(book: ClusterBook, job: JobId, occurrence: Occurrence, device: int | None) -> bool:
+def was_over(draft: Draft, occurrence: Occurrence, device: int | None) -> bool:
     """Whether the fault ended before any pod of the job that is there now was created: nothing of it is to be healed.
 
     What it did to pods that are gone is told by their replacement.
     """
     if occurrence.end is None:
         return False
-    node = occurrence.key.node
-    pods = [pod for pod in book.jobs.pods_of(job) if pod.node == node and (device is None or device in pod.bound)]
+    pods = [pod for pod in draft.pods_on(occurrence.key.node) if device is None or device in pod.bound]
     return bool(pods) and all(pod.created > occurrence.end for pod in pods)
 
 
