@@ -110,6 +110,8 @@ class ClusterBook:
         """Jobs whose ledger could not be read: nothing is started or written for them."""
         self.vanished: set[NodeName] = set()
         """Nodes whose object was there and is gone."""
+        self.buried: set[NodeName] = set()
+        """Nodes whose report was removed."""
         self.node_d: set[NodeName] = set()
         """Nodes for which NodeD's own object is known."""
         self.former: dict[NodeName, set[JobId]] = {}
@@ -120,8 +122,8 @@ class ClusterBook:
         """Shared documents whose content may have changed; at the start all of them are looked at."""
         self.isolation: Isolation | None = Isolation()
         """Policy of manual separation; None: there is one and it could not be read yet, so nothing is counted."""
-        self.listed: dict[NodeName, frozenset[int]] = {}
-        """Devices that clusterd-manual-info-cm lists now."""
+        self.listed: dict[NodeName, Mapping[int, Millis]] = {}
+        """Devices that clusterd-manual-info-cm lists now, each with its newest LastSeparateTime (0: none)."""
         self.unlisted: set[NodeName] = set()
         """Nodes whose value there cannot be read."""
         self.told: dict[str, Done] = {}
@@ -173,16 +175,23 @@ def evolve(book: ClusterBook, verdict: Verdict) -> None:
     if verdict.cluster is not None:
         book.cluster = verdict.cluster
     if verdict.told:
-        _forget_old(book.told, next(iter(verdict.told.values())).at - KEEP_DONE_FACTOR * book.limits.max_event_age)
+        _forget_old(book.told, next(iter(verdict.told.values())).at, book.limits.max_event_age)
         book.told.update(verdict.told)
     if verdict.rails is not None:
         book.rails = verdict.rails
 
 
-def _forget_old(told: dict[str, Done], oldest: int) -> None:
-    """Let go of marks from before `oldest` (ms); they were made in the order of time, so this costs what goes."""
-    while told and next(iter(told.values())).at < oldest:
-        del told[next(iter(told))]
+def _forget_old(told: dict[str, Done], now: Millis, max_event_age: Millis) -> None:
+    """Let go of marks that cannot matter any more; they were made in the order of time, so this costs what goes. One
+    of a clock that stood ahead is taken as one of now.
+    """
+    while told:
+        key, mark = next(iter(told.items()))
+        if now - KEEP_DONE_FACTOR * max_event_age <= mark.at <= now:
+            return
+        del told[key]
+        if mark.at > now:
+            told[key] = Done(now, mark.reason)
 
 
 def take_ledger(book: ClusterBook, job: JobId, ledger: JobLedger | None) -> None:

@@ -10,9 +10,10 @@ from kubebuilders import DEMO_JOB, a_group, a_pod
 from rig import POLICY, T0
 
 from agent.app.world import World
-from agent.domain.cluster import ClusterBook, Limits, decide_job, evolve
+from agent.domain.cluster import ClusterBook, Limits, Verdict, decide_job, evolve
 from agent.domain.events import ActiveFault, FaultKey, NodeReport, Occurrence
-from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Source
+from agent.domain.ledger import Done
+from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Reason, Source
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 REQUEST, LINK = "80C98000", "81078603"
@@ -68,6 +69,13 @@ def cost(book: ClusterBook) -> tuple[int, int]:
         evolve(book, decide_job(book, JOB, Millis(T0 + at)))
 
     return calls_of(lambda: decide(60_000)), calls_of(lambda: decide(60_200))
+
+
+def test_a_mark_of_a_clock_that_stood_ahead_keeps_no_other_for_ever() -> None:
+    book, day = ClusterBook("c", Limits()), 86_400_000
+    for at in (T0 + 7 * day, *range(T0, T0 + day, 60_000)):
+        evolve(book, Verdict(told={str(at): Done(Millis(at), Reason.NO_JOB)}))
+    assert len(book.told) == 31  # those of the last half hour, and the one of now
 
 
 @pytest.mark.parametrize(
