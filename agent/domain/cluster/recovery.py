@@ -293,7 +293,7 @@ def _because(draft: Draft, job: Job | None, signal: Signal) -> str:
     if signal is Signal.ISOLATION_FAULT and job is not None:
         isolated = isolating(draft, job)
         if isolated is not None:
-            return f"isolating fault {_words(isolated)}"
+            return f"isolated because of {_words(isolated)}"
     return _WORDS.get(signal, str(signal))
 
 

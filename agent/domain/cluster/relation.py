@@ -38,7 +38,7 @@ def follow(draft: Draft, job: Job) -> None:
         if not occurrence.raised and (key := filter_key(occurrence.key.code)) in spelled
     ]
     if not any(code in waiting for _, _, code in faults):
-        _remember(draft, faults, Millis(0))
+        _remember(draft, faults, [])
         return
     seen = [_seen(occurrence, code) for occurrence, _, code in faults]
     seen += [
@@ -49,7 +49,7 @@ def follow(draft: Draft, job: Job) -> None:
     sight = sight_of(seen)
     super_pod = _is_super_pod(draft, job)
     begun = min((pod.created for pod in draft.book.jobs.pods_of(job.id)), default=Millis(0))
-    last = Millis(0)
+    waits: list[tuple[Millis, Millis]] = []
     for occurrence, device, code in faults:
         key = f"rel~{_place(occurrence, device)}"
         due = Millis(occurrence.begin + policy.relation_timeouts.get(code, 0))
@@ -63,8 +63,8 @@ def follow(draft: Draft, job: Job) -> None:
             draft.mark(key, reason)
         else:
             draft.wake.append(Millis(due + 1))
-            last = max(last, due)
-    _remember(draft, faults, last)
+            waits.append((occurrence.begin, due))
+    _remember(draft, faults, waits)
 
 
 def _place(occurrence: Occurrence, device: int | None) -> str:
@@ -90,10 +90,15 @@ def _ended(draft: Draft, occurrence: Occurrence) -> Occurrence:
     return occurrence if there or occurrence.end is not None else replace(occurrence, end=draft.now)
 
 
-def _remember(draft: Draft, faults: list[tuple[Occurrence, int | None, str]], last: Millis) -> None:
-    """Keep what the reports may let go of before the last wait is over (`last`; 0: nothing waits)."""
+def _remember(
+    draft: Draft, faults: list[tuple[Occurrence, int | None, str]], waits: list[tuple[Millis, Millis]]
+) -> None:
+    """Keep what began during the waits (first and last moment of each) and the reports may let go of before the last
+    is over.
+    """
+    first, last = min((begin for begin, _ in waits), default=0), max((due for _, due in waits), default=0)
     age = draft.book.limits.max_event_age
-    waiting = {_place(one, device): one for one, device, _ in faults if one.begin + age <= last}
+    waiting = {_place(one, device): one for one, device, _ in faults if first <= one.begin <= last - age}
     if waiting != draft.ledger.waiting:
         draft.ledger = replace(draft.ledger, waiting=waiting)
 

@@ -216,6 +216,16 @@ async def test_a_wait_longer_than_reports_tell_their_faults_ends_as_any_other(no
     assert rig.book.ledger(JobId(DEMO_JOB)).waiting == {}
 
 
+async def test_a_link_that_flaps_leaves_nothing_in_the_ledger_that_its_report_tells_anyway() -> None:
+    rig = demo()
+    for at in (1, 300, 650, 800):
+        rig.fault(LINK, at)
+        rig.clear(LINK, at + 1)
+    rig.tick(810)
+    await rig.run()
+    assert rig.book.ledger(JobId(DEMO_JOB)).waiting == {}
+
+
 async def test_an_error_long_past_still_counts_at_the_end_of_a_long_wait_of_a_super_pod() -> None:
     policy = replace(POLICY, relation_timeouts={LINK: Millis(3_000_000)})
     objects = [one for one in the_demo(LABELS) if one["kind"] != "Node"]
