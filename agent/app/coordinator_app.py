@@ -107,7 +107,7 @@ class Coordinator:
         self._jobs.update(self.book.ledgers)
         self._inherited = self.book.entries.keys() - self.book.reports.keys()
         self._nodes.update(self.book.reports, self.book.vanished, self._inherited, self.book.cluster.separations)
-        self._nodes.update(self.book.cluster.listed)
+        self._nodes.update(self.book.cluster.listed, self.book.buried)
         jobs, ours = self.book.jobs.jobs(), self.book.limits.frameworks
         self._jobs.update(job.id for job in jobs)
         self._looks.update(job.id for job in jobs if job.settings.framework in ours or job.settings.in_place == "on")
@@ -129,6 +129,7 @@ class Coordinator:
     def stand_in(self, node: NodeName, report: NodeReport) -> None:
         """Take this report for the node's, whatever its number (the deputy's word for a silent node)."""
         self.book.reports[node] = report
+        self.book.buried.discard(node)
         self.woken.set()
         self._nodes.add(node)
         self._jobs.update(self.book.jobs.jobs_on(node))
@@ -143,6 +144,7 @@ class Coordinator:
     def buried(self, node: NodeName) -> None:
         """The node's report was removed: it is gone for good, and what was written of it goes too."""
         self.book.reports.pop(node, None)
+        self.book.buried.add(node)
         self._inherited.discard(node)
         self.touched((), (node,))
 

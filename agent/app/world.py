@@ -5,6 +5,7 @@ The one rule: an object that cannot be read costs itself and a finding; the rest
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from agent.domain.cluster import ClusterBook
@@ -231,7 +232,7 @@ class World:
             except BadDocument as error:
                 tell(f"{error}; {'what was read before counts' if self._judged else 'nothing is counted until then'}")
                 book.isolation = book.isolation if self._judged else None
-            return frozenset((*book.cluster.separations, *book.cluster.counts))
+            return self._concerned()
         if found.name != isolationfile.MANUAL_INFO:
             return frozenset()
         nodes = {NodeName(name) for name in found.data}
@@ -249,12 +250,17 @@ class World:
                 tell(str(error))
         return touched
 
+    def _concerned(self) -> frozenset[NodeName]:
+        """Nodes for which another policy of manual separation may matter, or one: from when on it holds is noted."""
+        book = self.book
+        return frozenset((*book.cluster.separations, *book.cluster.counts)) or frozenset(islice(book.reports, 1))
+
     def _without(self, present: set[_Key]) -> frozenset[NodeName]:
         """What it means that ClusterD's objects are not among those that are there."""
         book, touched = self.book, frozenset[NodeName]()
         if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.CONFIG) not in present:
             if book.isolation != Isolation():
-                touched |= frozenset(book.cluster.separations)
+                touched |= self._concerned()
             book.isolation, self._judged = Isolation(), False
         if ("ConfigMap", isolationfile.NAMESPACE, isolationfile.MANUAL_INFO) not in present:
             touched |= frozenset((*book.listed, *book.unlisted))

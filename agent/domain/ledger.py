@@ -5,7 +5,7 @@ changes nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.domain.events import FaultKey, Occurrence, Scanned
 from agent.domain.isolation import Counts, Isolation
@@ -121,6 +121,9 @@ class JobLedger:
     """Occurrences that are kept back and still to be decided, by the key of their mark."""
     related: Mapping[str, Related] = field(default_factory=dict)
     """By pod UID."""
+    waiting: Mapping[str, Occurrence] = field(default_factory=dict)
+    """What a relation rule still needs and the reports may let go of first, by occurrence and device. Empty while every
+    wait is shorter than max_event_age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +142,25 @@ class ClusterLedger:
     """Partition -> how far the event stream was heard and nothing is left to be decided. The next leader begins there:
     a record without a key, or where no agent looks, is in no node's report."""
     dropped: Mapping[str, NodeName] = field(default_factory=dict)
-    """Occurrences that are no faults of their own (UCE accompany), for as long as they are active."""
+    """Faults that are no faults of their own (UCE accompany), by reference, for as long as they are active, whatever
+    another policy makes of them."""
     separations: Mapping[NodeName, tuple[Separation, ...]] = field(default_factory=dict)
     """Devices separated by hand; the same after every restart."""
-    freed: Mapping[str, NodeName] = field(default_factory=dict)
-    """Trips that a person has released and the node still tells of."""
+    freed: Mapping[str, FaultKey] = field(default_factory=dict)
+    """Trips that a person has released and of which the node may still tell."""
     counts: Counts = field(default_factory=dict)
     """Faults that count towards a manual separation."""
     counted: int = 0
     """At most so much is counted in all; tells when the oldest has to go."""
     isolation: Isolation | None = None
     """The policy by which they were counted last; for people, who ask what it takes."""
-    listed: Mapping[NodeName, tuple[int, ...]] = field(default_factory=dict)
-    """Devices that clusterd-manual-info-cm last listed: what goes from it a person has released."""
+    counts_since: Millis | None = Millis(0)
+    """Faults from before do not count: manual separation was switched off then. None: it is switched off."""
+    listed: Mapping[NodeName, Mapping[int, Millis]] = field(default_factory=dict)
+    """Devices that clusterd-manual-info-cm last listed, each with its newest LastSeparateTime (0: none): what goes from
+    it before its time a person has released."""
+    machines: Mapping[NodeName, str] = field(default_factory=dict)
+    """Of what machine that was kept, of nodes of which something is."""
 
 
 def moved(
@@ -184,8 +193,12 @@ def last_decided(ledger: JobLedger) -> Millis:
 
 
 def prune(done: Mapping[str, Done], now: Millis, max_event_age: int) -> Mapping[str, Done]:
-    """The marks that can still matter: younger than KEEP_DONE_FACTOR × max_event_age. The same mapping if all can."""
+    """The marks that can still matter: younger than KEEP_DONE_FACTOR × max_event_age. The same mapping if all can.
+
+    The oldest comes first. A mark of a clock that stood ahead is one of now, else none after it would ever go.
+    """
     oldest = now - KEEP_DONE_FACTOR * max_event_age
-    if not done or next(iter(done.values())).at >= oldest:
+    if not done or oldest <= next(iter(done.values())).at <= now:
         return done
-    return {key: mark for key, mark in done.items() if mark.at >= oldest}
+    kept = {key: mark if mark.at <= now else replace(mark, at=now) for key, mark in done.items() if mark.at >= oldest}
+    return dict(sorted(kept.items(), key=lambda item: item[1].at))

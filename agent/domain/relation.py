@@ -5,7 +5,7 @@ are read does not show. A relation fault waits from its beginning for as long as
 recovers meanwhile (ClusterD relationfault processor).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -55,15 +55,27 @@ class Outcome:
     because: str = ""
 
 
+Sight = Mapping[str, Sequence[Seen]]
+"""All faults of a job that rules name, by code: a rule looks at its own alone, however many there are of others."""
+
+
+def sight_of(seen: Iterable[Seen]) -> Sight:
+    """Faults by code, in their order."""
+    found: dict[str, list[Seen]] = {}
+    for one in seen:
+        found.setdefault(one.code, []).append(one)
+    return found
+
+
 def judge(
     fault: Seen,
-    seen: Sequence[Seen],
+    seen: Sight,
     rules: Sequence[Rule],
     timeouts: Mapping[str, Millis],
     super_pod: bool,
     now: Millis,
 ) -> Outcome:
-    """The strongest that has come of a relation fault by `now`; `seen` are all faults of the job that rules name.
+    """The strongest that has come of a relation fault by `now`.
 
     The wait is over strictly after its time-out. Then a switch's fault is sub-healthy, and a chip's separates if a
     completion-queue error began within the wait; otherwise nothing follows.
@@ -72,7 +84,8 @@ def judge(
     over = now > due
     met = [one for rule in rules if (one := _met(fault, seen, rule, timeouts, super_pod, now)) is not None]
     if over and not fault.on_switch:
-        cqe = next((one for one in seen if one.code in CQE_CODES and fault.begin <= one.begin <= due), None)
+        errors = (one for code in sorted(CQE_CODES) for one in seen.get(code, ()))
+        cqe = next((one for one in errors if fault.begin <= one.begin <= due), None)
         if cqe is not None:
             met.append((Strategy.SEPARATE, f"{cqe.ref or cqe.code} began while it waited"))
     separate = next((one for one in met if one[0] is Strategy.SEPARATE), None)
@@ -86,7 +99,7 @@ def judge(
 
 def _met(
     fault: Seen,
-    seen: Sequence[Seen],
+    seen: Sight,
     rule: Rule,
     timeouts: Mapping[str, Millis],
     super_pod: bool,
@@ -95,9 +108,7 @@ def _met(
     """Whether a trigger of the rule came in the fault's time together with every other code of the rule."""
     if fault.code not in rule.relations or (super_pod and rule.trigger in CQE_CODES):
         return None
-    for trigger in seen:
-        if trigger.code != rule.trigger:
-            continue
+    for trigger in seen.get(rule.trigger, ()):
         first = max(trigger.begin, fault.begin)
         last = min(now, fault.begin + timeouts.get(fault.code, 0), now if trigger.end is None else trigger.end)
         if first > last:
@@ -107,7 +118,7 @@ def _met(
     return None
 
 
-def _waits(code: str, seen: Sequence[Seen], timeouts: Mapping[str, Millis], first: int, last: int) -> bool:
+def _waits(code: str, seen: Sight, timeouts: Mapping[str, Millis], first: int, last: int) -> bool:
     """Whether a relation fault of that code waits at some moment between the two."""
     span = timeouts.get(code, 0)
-    return any(one.code == code and one.begin <= last and one.begin + span >= first for one in seen)
+    return any(one.begin <= last and one.begin + span >= first for one in seen.get(code, ()))

@@ -51,8 +51,10 @@ def _plain(text: str) -> Any:
     return found
 
 
-def parse_manual_info(text: str, place: str) -> frozenset[int]:
-    """Physical ids in Total of one node's value of `clusterd-manual-info-cm`. Raises BadDocument."""
+def parse_manual_info(text: str, place: str) -> dict[int, Millis]:
+    """Physical ids in Total of one node's value of `clusterd-manual-info-cm`, each with the newest LastSeparateTime of
+    its Detail, 0 where that tells none. Raises BadDocument.
+    """
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -60,14 +62,21 @@ def parse_manual_info(text: str, place: str) -> frozenset[int]:
     total = found.get("Total") if isinstance(found, dict) else None
     if not isinstance(total, list):
         raise BadDocument("Total is no list of device names", place=place, hint=_HINT)
-    devices = set()
+    devices: dict[int, Millis] = {}
     for name in total:
         front, _, back = name.rpartition("-") if isinstance(name, str) else ("", "", "")
         number = back.partition("_")[0] if front else ""
         if not (number.isascii() and number.isdecimal()) or len(number) > 9:
             raise BadDocument(f"Total: {name!r:.60} is no device name such as Ascend910-3", place=place, hint=_HINT)
-        devices.add(int(number))
-    return frozenset(devices)
+        devices[int(number)] = _last_separated(found.get("Detail"), name)
+    return devices
+
+
+def _last_separated(detail: Any, name: str) -> Millis:
+    found = detail.get(name) if isinstance(detail, dict) else None
+    several = found if isinstance(found, list) else []
+    told = [one.get("LastSeparateTime") for one in several if isinstance(one, dict)]
+    return Millis(max((at for at in told if type(at) is int), default=0))
 
 
 _HINT: Final = "nothing is released by it; write what was there before without the name that is to be released"

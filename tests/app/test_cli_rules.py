@@ -240,7 +240,7 @@ def test_a_trip_that_a_person_has_released_is_told_as_released() -> None:
     trip = OccurrenceId("0:0:1:20000000")
     counter = FrequencyCounter(REQUEST, "held", (), Millis(0), level=MANUAL, tripped=Millis(T0 + 5000), trip=trip)
     report = replace(standing().reports[N1], counters=(counter,))
-    given = Standing({N1: report}, cluster=ClusterLedger("c", freed={trip: N1}))
+    given = Standing({N1: report}, cluster=ClusterLedger("c", freed={trip: REQUEST}))
     (word,) = said(REQUEST, given)
     assert (word.rule, word.level) == ("frequency:80C98000", "")
     assert word.said == "ManuallySeparateNPU of 2026-01-01 00:00:05.000Z was released by a person"

@@ -1,6 +1,7 @@
 """The cluster's objects: a bad one costs itself and a finding, and what it said before stands."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_dem
 from agent.app.world import World
 from agent.domain.cluster import ClusterBook, Limits
 from agent.domain.isolation import Isolation
-from agent.domain.vocab import JobId, NodeName
+from agent.domain.vocab import JobId, Millis, NodeName
 
 JOB = JobId(DEMO_JOB)
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -251,11 +252,11 @@ def test_what_the_stream_brought_is_told_once_and_after_a_change_of_the_cluster_
     assert [finding.partition(":")[0] for finding in made.findings] == ["a.yaml", "Pod train/demo-0"]
 
 
-def isolation_of(made: World) -> tuple[Isolation | None, dict[NodeName, frozenset[int]]]:
+def isolation_of(made: World) -> tuple[Isolation | None, dict[NodeName, Mapping[int, Millis]]]:
     return made.book.isolation, dict(made.book.listed)
 
 
-POLICY_KEY, LISTED = "manually_separate_policy.conf", {NodeName("n1"): frozenset({2})}
+POLICY_KEY, LISTED = "manually_separate_policy.conf", {NodeName("n1"): {2: Millis(0)}}
 
 
 def clusterd(name: str, data: dict[str, str]) -> dict[str, Any]:

@@ -20,6 +20,18 @@ def test_older_ones_go_and_the_order_of_the_rest_stays() -> None:
     assert list(prune(done(0, 10, 20), Millis(2 * AGE + 11), AGE)) == ["1:0:20:0"]
 
 
+def test_a_mark_of_a_clock_that_stood_ahead_holds_up_no_other_and_goes_with_its_time() -> None:
+    ahead, now = 10**10, 3 * AGE
+    marks = prune({**done(ahead), **done(now - 1, now)}, Millis(now), AGE)
+    assert {key: mark.at for key, mark in marks.items()} == {
+        f"1:0:{now - 1}:0": now - 1,
+        f"1:0:{ahead}:0": now,
+        f"1:0:{now}:0": now,
+    }
+    later = {**marks, **done(now + 2 * AGE)}
+    assert list(prune(later, Millis(now + 2 * AGE + 1), AGE)) == [f"1:0:{now + 2 * AGE}:0"]
+
+
 def test_no_marks_are_no_work() -> None:
     assert prune({}, Millis(10**12), AGE) == {}
 

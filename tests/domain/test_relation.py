@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.relation import Seen, Strategy, judge
+from agent.domain.relation import Seen, Strategy, judge, sight_of
 from agent.domain.vocab import Millis
 
 LINK, L2 = "81078603", "[0x08520003,na,L2,na]"
@@ -69,7 +69,7 @@ def once(code: str, at: int) -> Seen:
     ],
 )
 def test_what_follows(fault: Seen, others: list[Seen], now: int, strategy: Strategy | None, final: bool) -> None:
-    found = judge(fault, [fault, *others], SHIPPED, TIMEOUTS, False, Millis(now))
+    found = judge(fault, sight_of([fault, *others]), SHIPPED, TIMEOUTS, False, Millis(now))
     assert (found.strategy, found.final) == (strategy, final)
 
 
@@ -81,25 +81,30 @@ def test_what_follows(fault: Seen, others: list[Seen], now: int, strategy: Strat
 def test_in_a_super_pod_the_cqe_codes_act_at_the_time_out_only(
     code: str, at: int, now: int, strategy: Strategy | None
 ) -> None:
-    assert judge(link(), [link(), once(code, at)], SHIPPED, TIMEOUTS, True, Millis(now)).strategy is strategy
+    assert judge(link(), sight_of([link(), once(code, at)]), SHIPPED, TIMEOUTS, True, Millis(now)).strategy is strategy
 
 
 def test_the_other_triggers_act_at_once_in_a_super_pod_too() -> None:
-    assert judge(link(), [link(), once(RETRY_OVER, 5000)], SHIPPED, TIMEOUTS, True, Millis(5000)).strategy is SEPARATE
+    assert (
+        judge(link(), sight_of([link(), once(RETRY_OVER, 5000)]), SHIPPED, TIMEOUTS, True, Millis(5000)).strategy
+        is SEPARATE
+    )
 
 
 def test_a_code_without_a_time_out_does_not_wait() -> None:
-    found = judge(link(), [link(), once(RETRY_OVER, 1001)], SHIPPED, {}, False, Millis(1001))
+    found = judge(link(), sight_of([link(), once(RETRY_OVER, 1001)]), SHIPPED, {}, False, Millis(1001))
     assert (found.strategy, found.final) == (None, True)
-    assert judge(link(), [link(), once(RETRY_OVER, 1000)], SHIPPED, {}, False, Millis(1001)).strategy is SEPARATE
+    assert (
+        judge(link(), sight_of([link(), once(RETRY_OVER, 1000)]), SHIPPED, {}, False, Millis(1001)).strategy is SEPARATE
+    )
 
 
 def test_all_codes_of_a_rule_must_wait_together() -> None:
     both = (Pair(RETRY_OVER, (LINK, L2), "Separate"),)
     trigger = once(RETRY_OVER, 5000)
-    assert judge(link(), [link(), trigger], both, TIMEOUTS, False, Millis(5000)).strategy is None
-    assert judge(link(), [link(), l2(), trigger], both, TIMEOUTS, False, Millis(5000)).strategy is SEPARATE
-    assert judge(link(), [link(), l2(5001), trigger], both, TIMEOUTS, False, Millis(5001)).strategy is None
+    assert judge(link(), sight_of([link(), trigger]), both, TIMEOUTS, False, Millis(5000)).strategy is None
+    assert judge(link(), sight_of([link(), l2(), trigger]), both, TIMEOUTS, False, Millis(5000)).strategy is SEPARATE
+    assert judge(link(), sight_of([link(), l2(5001), trigger]), both, TIMEOUTS, False, Millis(5001)).strategy is None
 
 
 FAULTS = st.lists(
@@ -126,6 +131,6 @@ def test_moment_by_moment_a_slow_reference_comes_to_the_same(
     if now > begin + wait and any(one.code == CQE_HOST and begin <= one.begin <= begin + wait for one in seen):
         strongest = SEPARATE
     shuffled.shuffle(seen)  # type: ignore[attr-defined]  # a Random
-    found = judge(fault, [fault, *seen], SHIPPED, {LINK: Millis(wait)}, super_pod, Millis(now))
+    found = judge(fault, sight_of([fault, *seen]), SHIPPED, {LINK: Millis(wait)}, super_pod, Millis(now))
     assert found.strategy is strongest
     assert found.final is (strongest is SEPARATE or now > begin + wait)

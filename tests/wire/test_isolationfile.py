@@ -99,7 +99,21 @@ def test_any_text_is_a_policy_or_a_named_mistake(text: str) -> None:
     ],
 )
 def test_the_devices_of_a_node_are_read(text: str, devices: set[int]) -> None:
-    assert parse_manual_info(text, "here") == devices
+    assert parse_manual_info(text, "here").keys() == devices
+
+
+@pytest.mark.parametrize(
+    ("detail", "at"),
+    [
+        pytest.param('[{"FaultCode":"80E01801","LastSeparateTime":5},{"LastSeparateTime":7}]', 7, id="of two codes"),
+        pytest.param("[]", 0, id="none"),
+        pytest.param('[{"LastSeparateTime":"7"},{},3,{"LastSeparateTime":true}]', 0, id="no times"),
+        pytest.param('{"LastSeparateTime":7}', 0, id="no list"),
+    ],
+)
+def test_when_each_was_last_separated_is_read_as_far_as_it_is_told(detail: str, at: int) -> None:
+    text = f'{{"Total":["Ascend910-0","Ascend910-1"],"Detail":{{"Ascend910-1":{detail}}}}}'
+    assert parse_manual_info(text, "here") == {0: 0, 1: at}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.events import FaultKey
+from agent.domain.events import FaultKey, Occurrence
 from agent.domain.isolation import Count, Counts
 from agent.domain.jobs.view import Incarnation
 from agent.domain.ledger import ClusterLedger, Course, Done, JobLedger, Kept, Member, Related, Separation, Suspect
 from agent.domain.reschedule import JobRecords, RescheduleReason, RescheduleRecord, TaskReason
 from agent.domain.reset import Executor, Phase, Policy, Recovery, ResetDevice
-from agent.domain.vocab import JobId, Millis, NodeName, Plane, Reason
+from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Reason
 from agent.errors import BadDocument
 from agent.wire.ledgerfile import (
     decode_cluster_ledger,
@@ -144,11 +144,13 @@ def test_everything_the_cluster_must_remember_comes_back(counts: Counts) -> None
         act_since=Millis(1),
         told={0: (0, 5)},
         told_at=Millis(3),
-        dropped={"1:0:5:0": N1},
+        dropped={"n1/chip/2/80C98009@5": N1},
         separations={N1: (Separation(2, "80BB8003", Millis(5), "1:0:5:0", "t", "1:0:5:20000000", Millis(9)),)},
-        freed={"1:0:4:20000000": N1},
+        freed={"1:0:4:20000000": FaultKey(N1, Plane.CHIP, "2", "80BB8003")},
         counts=counts,
-        listed={N1: (2, 3)},
+        counts_since=None,
+        listed={N1: {2: Millis(7), 3: Millis(0)}},
+        machines={N1: "machine-1"},
     )
     text = encode_cluster_ledger(ledger)
     assert decode_cluster_ledger(text, "solo", "here") == ledger
@@ -177,21 +179,38 @@ RELATED = st.builds(
 COUNT = st.builds(Count, st.lists(TIMES, max_size=5).map(tuple), st.integers(-1, 10**14).map(Millis))
 
 
-@given(st.dictionaries(st.text(max_size=20), KEPT), st.dictionaries(st.text(max_size=9), RELATED))
-def test_whatever_the_rules_keep_of_a_job_comes_back(quiet: dict[str, Kept], related: dict[str, Related]) -> None:
-    ledger = JobLedger(JOB, "solo", quiet=quiet, related=related)
+OCCURRENCES = st.builds(
+    Occurrence,
+    st.text(max_size=9).map(OccurrenceId),
+    st.builds(FaultKey, NAMES, st.sampled_from(Plane), st.text(max_size=5), st.text(max_size=9)),
+    TIMES,
+    st.none() | TIMES,
+    st.text(max_size=9),
+    devices=st.lists(st.integers(0, 63), max_size=3).map(tuple),
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=20), KEPT),
+    st.dictionaries(st.text(max_size=9), RELATED),
+    st.dictionaries(st.text(max_size=9), OCCURRENCES),
+)
+def test_whatever_the_rules_keep_of_a_job_comes_back(
+    quiet: dict[str, Kept], related: dict[str, Related], waiting: dict[str, Occurrence]
+) -> None:
+    ledger = JobLedger(JOB, "solo", quiet=quiet, related=related, waiting=waiting)
     assert decode_job_ledger(encode_job_ledger(ledger), "solo", "here") == ledger
 
 
 @given(
     st.dictionaries(NAMES, st.lists(SEPARATIONS, max_size=3).map(tuple)),
     st.dictionaries(NAMES, st.dictionaries(st.text(max_size=12), COUNT)),
-    st.dictionaries(NAMES, st.lists(st.integers(0, 63), max_size=4).map(tuple)),
+    st.dictionaries(NAMES, st.dictionaries(st.integers(0, 63), TIMES, max_size=4)),
 )
 def test_whatever_the_rules_keep_of_the_cluster_comes_back(
     separations: dict[NodeName, tuple[Separation, ...]],
     counts: dict[NodeName, dict[str, Count]],
-    listed: dict[NodeName, tuple[int, ...]],
+    listed: dict[NodeName, dict[int, Millis]],
 ) -> None:
     ledger = ClusterLedger("solo", separations=separations, counts=counts, listed=listed)
     assert decode_cluster_ledger(encode_cluster_ledger(ledger), "solo", "here") == ledger

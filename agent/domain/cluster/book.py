@@ -3,14 +3,15 @@
 The one rule: deciding reads the book and gives a Verdict; only `evolve` changes the book.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from agent.domain.events import Decision, NodeReport, Occurrence, fault_ref
+from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
 from agent.domain.isolation import Isolation
+from agent.domain.jobs import Pod
 from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
 from agent.domain.policy import Policy
@@ -18,7 +19,8 @@ from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Answer
 from agent.domain.ranktable import RankTable
-from agent.domain.reset import Executor, ResetLimits
+from agent.domain.reset import Executor, ResetDevice, ResetLimits
+from agent.domain.reset import Policy as Reset
 from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, Mode, NodeName, Plane, Reason
 
 _K = TypeVar("_K")
@@ -108,6 +110,8 @@ class ClusterBook:
         """Jobs whose ledger could not be read: nothing is started or written for them."""
         self.vanished: set[NodeName] = set()
         """Nodes whose object was there and is gone."""
+        self.buried: set[NodeName] = set()
+        """Nodes whose report was removed."""
         self.node_d: set[NodeName] = set()
         """Nodes for which NodeD's own object is known."""
         self.former: dict[NodeName, set[JobId]] = {}
@@ -118,8 +122,8 @@ class ClusterBook:
         """Shared documents whose content may have changed; at the start all of them are looked at."""
         self.isolation: Isolation | None = Isolation()
         """Policy of manual separation; None: there is one and it could not be read yet, so nothing is counted."""
-        self.listed: dict[NodeName, frozenset[int]] = {}
-        """Devices that clusterd-manual-info-cm lists now."""
+        self.listed: dict[NodeName, Mapping[int, Millis]] = {}
+        """Devices that clusterd-manual-info-cm lists now, each with its newest LastSeparateTime (0: none)."""
         self.unlisted: set[NodeName] = set()
         """Nodes whose value there cannot be read."""
         self.told: dict[str, Done] = {}
@@ -171,16 +175,23 @@ def evolve(book: ClusterBook, verdict: Verdict) -> None:
     if verdict.cluster is not None:
         book.cluster = verdict.cluster
     if verdict.told:
-        _forget_old(book.told, next(iter(verdict.told.values())).at - KEEP_DONE_FACTOR * book.limits.max_event_age)
+        _forget_old(book.told, next(iter(verdict.told.values())).at, book.limits.max_event_age)
         book.told.update(verdict.told)
     if verdict.rails is not None:
         book.rails = verdict.rails
 
 
-def _forget_old(told: dict[str, Done], oldest: int) -> None:
-    """Let go of marks from before `oldest` (ms); they were made in the order of time, so this costs what goes."""
-    while told and next(iter(told.values())).at < oldest:
-        del told[next(iter(told))]
+def _forget_old(told: dict[str, Done], now: Millis, max_event_age: Millis) -> None:
+    """Let go of marks that cannot matter any more; they were made in the order of time, so this costs what goes. One
+    of a clock that stood ahead is taken as one of now.
+    """
+    while told:
+        key, mark = next(iter(told.items()))
+        if now - KEEP_DONE_FACTOR * max_event_age <= mark.at <= now:
+            return
+        del told[key]
+        if mark.at > now:
+            told[key] = Done(now, mark.reason)
 
 
 def take_ledger(book: ClusterBook, job: JobId, ledger: JobLedger | None) -> None:
@@ -226,6 +237,23 @@ class Draft:
     wake: list[Millis] = field(default_factory=list)
     known: "list[tuple[Occurrence, int | None]] | None" = None
     """The job's occurrences once they were gathered; deciding does not change them."""
+    isolating: "tuple[ActiveFault | None] | None" = None
+    """The first fault that takes something of the job away from it, once it was looked for: a bad night has a thousand
+    faults, and each asks."""
+    pods: "dict[NodeName, list[Pod]] | None" = None
+    """The job's pods by node once they were gathered."""
+    hurt: "dict[NodeName, Hurt]" = field(default_factory=dict)
+    affected: dict[Hashable, tuple[Reset, tuple[ResetDevice | None, ...]]] = field(default_factory=dict)
+    """What a fault comes to with all others of its node, by what of it matters for that."""
+
+    def pods_on(self, node: NodeName) -> list[Pod]:
+        """The job's pods on the node."""
+        if self.pods is None:
+            self.pods = {}
+            for pod in self.book.jobs.pods_of(self.job):
+                if pod.node is not None:
+                    self.pods.setdefault(pod.node, []).append(pod)
+        return self.pods.get(node, [])
 
     def is_done(self, key: str) -> bool:
         """Whether an occurrence was decided before, or in this draft."""
@@ -253,6 +281,17 @@ class Draft:
                 trace=of.trace,
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """What the active faults of a job's devices on a node ask for together."""
+
+    policy: Reset
+    """The strongest."""
+    codes: Mapping[int, frozenset[str]]
+    """By device."""
+    logic: Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +346,14 @@ def occurrences_of(book: ClusterBook, job: JobId) -> Iterator[tuple[Occurrence, 
     yield from found
 
 
-def was_over(book: ClusterBook, job: JobId, occurrence: Occurrence, device: int | None) -> bool:
+def was_over(draft: Draft, occurrence: Occurrence, device: int | None) -> bool:
     """Whether the fault ended before any pod of the job that is there now was created: nothing of it is to be healed.
 
     What it did to pods that are gone is told by their replacement.
     """
     if occurrence.end is None:
         return False
-    node = occurrence.key.node
-    pods = [pod for pod in book.jobs.pods_of(job) if pod.node == node and (device is None or device in pod.bound)]
+    pods = [pod for pod in draft.pods_on(occurrence.key.node) if device is None or device in pod.bound]
     return bool(pods) and all(pod.created > occurrence.end for pod in pods)
 
 

@@ -12,7 +12,7 @@ from agent.domain.cluster.book import ClusterBook, Verdict, cause_of, remembered
 from agent.domain.cluster.effective import SEPARATION_RULE, JobFault, faults_at
 from agent.domain.cluster.quiet import Quiet, felt_once, quiet_at
 from agent.domain.effects import chip_healthy, network_healthy, node_status, public_healthy, switch_status
-from agent.domain.events import Decision, Occurrence
+from agent.domain.events import Decision, Occurrence, fault_ref
 from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, at_least, fault_node, with_update_time
 from agent.domain.ledger import ClusterLedger, Done, place_of, told_before
 from agent.domain.vocab import LEVELS, Millis, NodeName, Plane, Reason
@@ -95,10 +95,10 @@ def _with_dropped(
     ledger: ClusterLedger, node: NodeName, found: Iterable[tuple[JobFault, Quiet | None]]
 ) -> ClusterLedger:
     """What is dropped is remembered for as long as it is active: its memory error may be over and forgotten sooner."""
-    now = {one.fault.occurrence for one, kept in found if kept is not None and kept.dropped}
-    if now == {id_ for id_, at in ledger.dropped.items() if at == node}:
+    now = {fault_ref(one.fault.key, one.fault.since) for one, kept in found if kept is not None and kept.dropped}
+    if now == {ref for ref, at in ledger.dropped.items() if at == node}:
         return ledger
-    others = {id_: at for id_, at in ledger.dropped.items() if at != node}
+    others = {ref: at for ref, at in ledger.dropped.items() if at != node}
     return replace(ledger, dropped={**others, **dict.fromkeys(sorted(now), node)})
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
 from agent.domain.effects import node_status, switch_status
-from agent.domain.events import ActiveFault, FaultKey, Occurrence
+from agent.domain.events import ActiveFault, FaultKey, Occurrence, fault_ref
 from agent.domain.jobs import Job, Pod
 from agent.domain.jobs.filters import FILTER_LEVELS, filter_key
 from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, NodeName, Plane
@@ -143,7 +143,7 @@ def _of_node(book: ClusterBook, fault: Felt, device: int | None, now: Millis) ->
 
 def accompanied(book: ClusterBook, fault: Felt, device: int) -> bool:
     """Whether an uncorrectable memory error began on the device within ACCOMPANY_SPAN of the fault, or once did."""
-    if fault.occurrence in book.cluster.dropped:
+    if fault_ref(fault.key, fault.since) in book.cluster.dropped:
         return True
     report = book.reports.get(fault.key.node)
     if report is None:

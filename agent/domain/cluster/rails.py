@@ -46,15 +46,15 @@ def consider(draft: Draft, job: Job) -> None:
     _renew(draft, job)
     pending = [one for one in _links(draft) if not draft.is_done(_key(one))]
     while pending:
-        first = pending[0].begin
-        window = [one for one in pending if one.begin <= first + draft.book.limits.joint_window]
+        last = pending[0].begin + draft.book.limits.joint_window
+        window = [one for one in pending if one.begin <= last]
         ready = _ready_at(draft, job, window)
         if draft.now < ready:
             _tell_waiting(draft, window, ready)
             draft.wake.append(ready)
             break
         _ask(draft, job, window)
-        pending = [one for one in pending if one not in window]
+        pending = [one for one in pending if one.begin > last]
     for one in _links(draft):
         if one.end is not None and draft.is_done(_key(one)) and not draft.is_done(f"{_key(one)}~back"):
             _tell_back(draft, job, one)
@@ -84,7 +84,7 @@ def _links(draft: Draft) -> Iterator[Occurrence]:
             continue
         if occurrence.key.node not in nodes:
             continue
-        if int(occurrence.key.code, 16) == LINK_DOWN and not was_over(book, job, occurrence, device):
+        if int(occurrence.key.code, 16) == LINK_DOWN and not was_over(draft, occurrence, device):
             yield occurrence
 
 
@@ -223,7 +223,7 @@ def delegate_hccs(draft: Draft, job: Job) -> None:
         if device is not None or occurrence.key.plane is not Plane.SWITCH or draft.is_done(key):
             continue
         draft.mark(key, Reason.RAIL_DELEGATED)
-        if was_over(draft.book, draft.job, occurrence, device):
+        if was_over(draft, occurrence, device):
             continue
         if draft.book.jobs.product_of(occurrence.key.node) is Product.A3 and occurrence.level != "NotHandle":
             answer = Delegate("")

@@ -11,11 +11,12 @@ from agent.domain.cluster.book import (
     Cause,
     ClusterBook,
     Draft,
+    Hurt,
     cause_of,
     on_chip,
     was_over,
 )
-from agent.domain.cluster.effective import JobFault, faults_of
+from agent.domain.cluster.effective import SEPARATION_RULE, faults_of
 from agent.domain.cluster.kept import decidable, key_of
 from agent.domain.effects import node_status, switch_status
 from agent.domain.events import ActiveFault, Occurrence, fault_ref
@@ -80,7 +81,7 @@ def _judge(
     nature = _by_nature(draft, occurrence, policy, free)
     if nature is not None:
         return nature
-    if was_over(draft.book, draft.job, occurrence, device):
+    if was_over(draft, occurrence, device):
         return Reason.NOT_ACTIVE, "it was over before the job's pod was created"
     barred = _by_job(draft, job)
     if barred is not None:
@@ -132,9 +133,9 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
 def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, cause: Cause) -> tuple[Reason, str]:
     book, now, limits = draft.book, draft.now, draft.book.limits
     node = occurrence.key.node
-    isolating = next(isolations(draft, job), None)
-    if isolating is not None:
-        return Reason.ISOLATION_ONLY, f"the job already has {fault_ref(isolating.fault.key, isolating.fault.since)}"
+    isolated = isolating(draft, job)
+    if isolated is not None:
+        return Reason.ISOLATION_ONLY, f"the job already has {_words(isolated)}"
     policy, devices = _affected(draft, job, node, occurrence, device)
     if any(one is None for one in devices):
         return Reason.NO_RANK, "no rank is known for the device, so no entry can name it"
@@ -169,14 +170,30 @@ _DETAIL = {Reason.NO_RESET_EXECUTOR: "nobody is set to reset a device (reset.exe
 
 def _affected(
     draft: Draft, job: Job, node: NodeName, occurrence: Occurrence, device: int
-) -> tuple[Policy, list[ResetDevice | None]]:
-    """The strongest policy over the job's devices on the node, and every device of the reset rings of those hit."""
-    book = draft.book
-    mine = frozenset(book.jobs.devices_of(job.id, node))
-    codes: dict[int, set[str]] = {device: {occurrence.key.code}}
-    policy = policy_of(occurrence.level)
-    logic = {device: occurrence.logic_id}
-    for found in faults_of(book, node, mine, job, draft.now):
+) -> tuple[Policy, tuple[ResetDevice | None, ...]]:
+    """The strongest policy over the job's devices on the node, and every device of the reset rings of those hit.
+
+    Faults of a burst that come to the same share one answer.
+    """
+    hurt = draft.hurt.get(node)
+    if hurt is None:
+        hurt = draft.hurt[node] = _hurt(draft, job, node)
+    code, own = occurrence.key.code, policy_of(occurrence.level)
+    place = (node, device, own, occurrence.logic_id, "" if code in hurt.codes.get(device, ()) else code)
+    if place not in draft.affected:
+        codes, logic = dict(hurt.codes), {**hurt.logic, device: occurrence.logic_id}
+        codes[device] = codes.get(device, frozenset()) | {code}
+        ring = sorted({one for hit in codes for one in (hit, *draft.book.jobs.ring_of(node, hit, job.id))})
+        devices = (_device(draft.book, job, node, one, codes.get(one, frozenset()), logic.get(one)) for one in ring)
+        draft.affected[place] = max(own, hurt.policy, key=POLICIES.__getitem__), tuple(devices)
+    return draft.affected[place]
+
+
+def _hurt(draft: Draft, job: Job, node: NodeName) -> Hurt:
+    """What the active faults of the job's devices on the node ask for together."""
+    policy, codes, logic = Policy.EMPTY, dict[int, set[str]](), dict[int, int | None]()
+    mine = frozenset(draft.book.jobs.devices_of(job.id, node))
+    for found in faults_of(draft.book, node, mine, job, draft.now):
         if found.device is None or found.fault.key.plane is not Plane.CHIP or found.fault.held:
             continue
         wanted = policy_of(found.fault.level)
@@ -185,12 +202,11 @@ def _affected(
         policy = max(policy, wanted, key=POLICIES.__getitem__)
         codes.setdefault(found.device, set()).add(found.fault.key.code)
         logic.setdefault(found.device, found.fault.logic_id)
-    ring = sorted({one for hit in codes for one in (hit, *book.jobs.ring_of(node, hit, job.id))})
-    return policy, [_device(book, job, node, one, codes.get(one, set()), logic.get(one)) for one in ring]
+    return Hurt(policy, {device: frozenset(several) for device, several in codes.items()}, logic)
 
 
 def _device(
-    book: ClusterBook, job: Job, node: NodeName, device: int, codes: set[str], logic_id: int | None
+    book: ClusterBook, job: Job, node: NodeName, device: int, codes: frozenset[str], logic_id: int | None
 ) -> ResetDevice | None:
     bound = next((b for b in book.jobs.bindings(node, device) if b.job == job.id), None)
     if bound is None or bound.rank is None:
@@ -204,15 +220,35 @@ def _device(
     )
 
 
-def isolations(draft: Draft, job: Job) -> Iterator[JobFault]:
-    """Faults that take a device, a node or a pod of the job away from it: in place nothing can be recovered then."""
+def isolating(draft: Draft, job: Job) -> ActiveFault | None:
+    """The first fault that takes a device, a node or a pod of the job away from it: in place nothing can be recovered
+    then. It is looked for once in a draft, after the relation rules have been followed.
+    """
+    if draft.isolating is None:
+        draft.isolating = (next(_isolations(draft, job), None),)
+    return draft.isolating[0]
+
+
+def _words(isolated: ActiveFault) -> str:
+    """A fault that isolates, by a reference that can be asked for: what a rule or a hand made has none of its own."""
+    if isolated.rule == _RELATION:
+        return f"a pod separated by a relation rule over {isolated.key}"
+    if isolated.rule == SEPARATION_RULE:
+        return f"a separation by hand of device {isolated.key.where} of {isolated.key.node} for {isolated.key.code}"
+    return fault_ref(isolated.key, isolated.since)
+
+
+_RELATION = "relation"
+
+
+def _isolations(draft: Draft, job: Job) -> Iterator[ActiveFault]:
     book, now = draft.book, draft.now
     there = {pod.uid for pod in book.jobs.pods_of(job.id)}
     for uid, related in draft.ledger.related.items():
         if related.separate and uid in there:
             key, id_ = related.key, OccurrenceId(related.occurrence)
             source = Source.LINGQU if key.plane is Plane.SWITCH else Source.HCCN
-            yield JobFault(ActiveFault(key, related.since, "SeparateNPU", "relation", id_, source), None)
+            yield ActiveFault(key, related.since, "SeparateNPU", _RELATION, id_, source)
     for node in book.jobs.nodes_of(job.id):
         for found in faults_of(book, node, frozenset(book.jobs.devices_of(job.id, node)), job, now):
             fault = found.fault
@@ -221,11 +257,11 @@ def isolations(draft: Draft, job: Job) -> Iterator[JobFault]:
             if on_chip(fault.key.plane) and found.device is not None:
                 isolating = policy_of(fault.level) in (Policy.FREE_RESET, Policy.ISOLATE)
                 if isolating and fault.level != "PreSeparateNPU":
-                    yield found
+                    yield fault
             elif (fault.key.plane is Plane.SWITCH and switch_status(fault.level, in_use=True) == "UnHealthy") or (
                 fault.key.plane is Plane.NODE and node_status(fault.level, in_use=True) == "UnHealthy"
             ):
-                yield found
+                yield fault
 
 
 def follow(draft: Draft, job: Job | None) -> None:
@@ -255,9 +291,9 @@ _WORDS = {
 def _because(draft: Draft, job: Job | None, signal: Signal) -> str:
     """What moved a recovery, for people."""
     if signal is Signal.ISOLATION_FAULT and job is not None:
-        found = next(isolations(draft, job), None)
-        if found is not None:
-            return f"isolating fault {fault_ref(found.fault.key, found.fault.since)}"
+        isolated = isolating(draft, job)
+        if isolated is not None:
+            return f"isolated because of {_words(isolated)}"
     return _WORDS.get(signal, str(signal))
 
 
@@ -300,7 +336,7 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
     if book.limits.reset_mode is not Mode.ACT:
         yield Signal.LEAVE_ACT
     if recovery.phase in _RUNNING:
-        if next(isolations(draft, job), None) is not None:
+        if isolating(draft, job) is not None:
             yield Signal.ISOLATION_FAULT
         report = book.reports.get(recovery.node)
         if report is not None and codes_there(draft, job, recovery):

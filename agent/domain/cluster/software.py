@@ -13,7 +13,7 @@ from agent.domain.cluster.book import Cause, Draft, cause_of
 from agent.domain.cluster.kept import free_since, is_kept, key_of, known_occurrences
 from agent.domain.cluster.quiet import clock
 from agent.domain.cluster.recovery import ranks_on
-from agent.domain.cluster.separation import separate
+from agent.domain.cluster.separation import separate, switched
 from agent.domain.events import Occurrence
 from agent.domain.isolation import Count, Isolation, add, count_key, with_count
 from agent.domain.jobs import Job
@@ -28,9 +28,11 @@ _MILD: Final = frozenset({"NormalNPU", "NotHandleFault", "SubHealthFault", MANUA
 def count(draft: Draft, job: Job) -> None:
     """Judge the job's device faults whose time has come, and count those that are a device's own."""
     policy = draft.book.isolation
+    draft.cluster = switched(draft.book, draft.cluster, draft.now)
     if policy is None or not policy.enabled:
         return
-    faults = list(_faults(draft))
+    since = draft.cluster.counts_since or 0
+    faults = [one for one in _faults(draft) if one[0].begin >= since]
     of_code: dict[tuple[Plane, str], list[tuple[Occurrence, int]]] = {}
     for one in faults:
         of_code.setdefault((one[0].key.plane, one[0].key.code), []).append(one)

@@ -2,13 +2,14 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubebuilders import DEMO_JOB, a_group, a_pod, the_demo
-from rig import T0, Rig
+from rig import POLICY, T0, Rig
 
 from agent.domain.vocab import Reason
 
@@ -272,6 +273,25 @@ async def test_a_dropped_fault_stays_dropped_when_the_memory_error_is_long_over(
     rig.tick(3600)
     await rig.run()
     assert BUS not in {code for _, codes in listed(rig) for one in codes for code in one.split(",")}
+
+
+@pytest.mark.parametrize("level", ["RestartNPU", "SeparateNPU"])
+async def test_a_dropped_fault_stays_dropped_under_a_policy_that_gives_it_another_level(level: str) -> None:
+    rig = demo()
+    rig.fault(UCE, 10)
+    rig.fault(BUS, 12)
+    rig.clear(UCE, 20)
+    rig.fault("80818200", 1500, device=1, assertion="once")  # by now no report tells of the memory error
+    rig.tick(1600)
+    await rig.run()
+    row = POLICY.chip[int(BUS, 16)]
+    policy = replace(POLICY, chip={**POLICY.chip, int(BUS, 16): replace(row, level=level)})
+    again = Rig(rig.objects, disk=rig.disk, source=rig.source, policy=policy, _number=rig._number)
+    again.fault("80818200", 1700, device=1, assertion="once")
+    again.tick(1800)
+    await again.run(resume=True)
+    assert BUS not in {code for _, codes in listed(again) for one in codes for code in one.split(",")}
+    assert [str(one.reason) for one in again.decisions if BUS in one.fault] == ["FAULT_SHOWN", "DROPPED"]
 
 
 async def test_on_an_idle_device_too() -> None:

@@ -1,12 +1,13 @@
 """Relation rules on a job: which pods, told once, kept over restarts, and what acts on it (faultcodes.md §5)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kubebuilders import DEMO_JOB, a_group, a_node, a_pod, the_demo
-from rig import T0, Rig
+from rig import POLICY, T0, Rig
 
-from agent.domain.vocab import JobId, Reason
+from agent.domain.vocab import JobId, Millis, Reason
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 LINK, L2, REQUEST = "81078603", "[0x08520003,na,L2,na]", "80BB8003"
@@ -143,6 +144,101 @@ async def test_nothing_is_recovered_in_place_beside_a_separated_pod() -> None:
     reasons = [(one.at - T0, str(one.reason)) for one in rig.decisions if one.job == DEMO_JOB and one.fault]
     assert (3000, "RECOVERY_FAILED") in reasons
     assert (200_000, "ISOLATION_ONLY") in reasons
+
+
+async def test_what_isolates_is_named_so_that_it_can_be_asked_for() -> None:
+    rig = demo()
+    rig.fault(LINK, 2)
+    rig.fault(RETRY_OVER, 3, assertion="once")
+    rig.fault(REQUEST, 200, device=1)
+    rig.tick(210)
+    await rig.run()
+    details = [one.detail for one in rig.decisions if one.reason is Reason.ISOLATION_ONLY]
+    assert details == [f"the job already has a pod separated by a relation rule over n1/network/2/{LINK}"]
+
+
+async def test_a_pod_that_came_after_the_link_was_up_again_is_left_alone() -> None:
+    rig = demo()
+    rig.fault(LINK, 1)
+    rig.clear(LINK, 5)
+    rig.delete("Pod", "train", "demo-0", 40)
+    new = a_pod("demo-0", uid="uid-new", node="n1", labels=LABELS)
+    new["metadata"]["creationTimestamp"] = "2026-01-01T00:00:50Z"
+    rig.apply(new, 50)
+    rig.fault(RETRY_OVER, 100, node="n2", device=0, assertion="once")
+    rig.fault(REQUEST, 120)
+    rig.tick(400)
+    await rig.run()
+    assert related(rig) == {}
+    assert told(rig) == [(100, "RELATION_IGNORED", "NotHandleFault")]
+    assert Reason.RECOVERY_STARTED in [one.reason for one in rig.decisions]
+
+
+async def test_a_pod_that_came_while_the_link_was_down_is_on_it_too() -> None:
+    rig = demo()
+    rig.fault(LINK, 1)
+    rig.delete("Pod", "train", "demo-0", 40)
+    new = a_pod("demo-0", uid="uid-new", node="n1", labels=LABELS)
+    new["metadata"]["creationTimestamp"] = "2026-01-01T00:00:50Z"
+    rig.apply(new, 50)
+    rig.fault(RETRY_OVER, 100, node="n2", device=0, assertion="once")
+    rig.tick(400)
+    await rig.run()
+    assert related(rig) == {"uid-new": True}
+
+
+@pytest.mark.parametrize("noise", [[], [1000], [950, 1500]])
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_wait_longer_than_reports_tell_their_faults_ends_as_any_other(noise: list[float], again: bool) -> None:
+    policy = replace(POLICY, relation_timeouts={L2: Millis(1_800_000), LINK: Millis(1_800_000)})
+    rig = Rig(the_demo(LABELS), policy=policy)
+    rig.fault(L2, 1, **SWITCH)
+    rig.fault(LINK, 2, device=3)
+    rig.clear(LINK, 3, device=3)
+    rig.fault(CQE, 700, node="n2", device=1)
+    rig.clear(CQE, 701, node="n2", device=1)
+    for at in noise:
+        for node in ("n1", "n2"):
+            rig.fault("80818200", at, node=node, device=1, assertion="once")
+    heard = []
+    if again:
+        rig.tick(1600)
+        await rig.run()
+        heard = told(rig)
+        rig = Rig(rig.objects, disk=rig.disk, source=rig.source, policy=policy, _number=rig._number)
+    rig.tick(2300)
+    await rig.run(resume=again)
+    assert [one[:2] for one in (*heard, *told(rig))] == [
+        (700, "RELATION_SEPARATE"),
+        (1801.001, "RELATION_SUB_HEALTH"),
+    ]
+    assert related(rig) == {"uid-demo-0": True}
+    assert rig.book.ledger(JobId(DEMO_JOB)).waiting == {}
+
+
+async def test_a_link_that_flaps_leaves_nothing_in_the_ledger_that_its_report_tells_anyway() -> None:
+    rig = demo()
+    for at in (1, 300, 650, 800):
+        rig.fault(LINK, at)
+        rig.clear(LINK, at + 1)
+    rig.tick(810)
+    await rig.run()
+    assert rig.book.ledger(JobId(DEMO_JOB)).waiting == {}
+
+
+async def test_an_error_long_past_still_counts_at_the_end_of_a_long_wait_of_a_super_pod() -> None:
+    policy = replace(POLICY, relation_timeouts={LINK: Millis(3_000_000)})
+    objects = [one for one in the_demo(LABELS) if one["kind"] != "Node"]
+    nodes = [a_node(name, accelerator_type="module-a3-16", devices=range(8)) for name in ("n1", "n2")]
+    rig = Rig([*objects, *nodes], policy=policy)
+    rig.fault(LINK, 1)
+    rig.fault(CQE, 10, node="n2", device=1, assertion="once")
+    for at in (1000, 2000, 2900):
+        for node in ("n1", "n2"):
+            rig.fault("80818200", at, node=node, device=1, assertion="once")
+    rig.tick(3100)
+    await rig.run()
+    assert [one[:2] for one in told(rig)] == [(3001.001, "RELATION_SEPARATE")]
 
 
 @pytest.mark.parametrize("at", [5, 15, 25, 200, 350])

@@ -313,6 +313,39 @@ async def test_switching_it_off_releases_and_forgets() -> None:
     assert rig.book.cluster.counts == {}
 
 
+@pytest.mark.parametrize("between", [[], [450.0]], ids=["nothing between", "a fault while it is off"])
+async def test_switched_off_and_on_again_what_was_before_does_not_count(between: list[float]) -> None:
+    rig = Rig([*the_demo(LABELS), conf()])
+    three(rig)
+    rig.apply(conf(enabled=False), 400)
+    for at in between:
+        flash(rig, at)
+    rig.tick(460)
+    rig.apply(conf(), 500)
+    for at in (600, 700):
+        flash(rig, at)
+    rig.tick(800)
+    await rig.run()
+    assert separated(rig) == []
+    assert [one[:2] for one in told(rig)][-3:] == [
+        (240.001, "SEPARATED"),
+        (400, "SEPARATION_RELEASED"),
+        (730.001, "FAULT_COUNTED"),
+    ]
+    assert rig.book.cluster.counts[NodeName("n1")][f"2/{REQUEST}"].times == (T0 + 600_000, T0 + 700_000)
+
+
+async def test_what_began_while_it_was_off_never_counts_though_nothing_had_been_counted() -> None:
+    rig = Rig([*the_demo(LABELS), conf(enabled=False)])
+    for at in (10, 110, 210):
+        flash(rig, at)
+    rig.apply(conf(), 220)
+    rig.tick(600)
+    await rig.run()
+    assert told(rig) == []
+    assert rig.book.cluster.counts == {}
+
+
 async def test_a_released_device_begins_anew() -> None:
     rig = demo()
     three(rig)
