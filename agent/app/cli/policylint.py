@@ -25,8 +25,8 @@ error    what an agent would refuse: a code in two levels or listed twice, a lev
          not have, a rule out of its range, a frequency rule to anything but ManuallySeparateNPU
          without a ReleaseTimeWindow, an override without reason or last day …
 warning  what it would take, and hardly anybody meant: expired, changes-nothing, shadowed, unreachable,
-         unlisted-code, codes-lost
-note     adds-code, expires-soon
+         unlisted-code, codes-lost, rules-lost, senders-lost
+note     adds-code, expires-soon, and unreachable of a rule that still decides what is counted
 
 Exit code 1: an error or a warning was found.
 """
