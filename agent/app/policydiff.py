@@ -78,6 +78,17 @@ def coverage(file: Foreign, in_force: Policy) -> Changes:
     return Changes(tuple(codes), tuple(rules), same)
 
 
+def lost_rules(file: Foreign, in_force: Policy) -> list[tuple[str, str]]:
+    """Rules and senders in force that a file of MindCluster's does not hold and that it would take away: kind, code."""
+    found: list[tuple[str, str]] = []
+    for one in coverage(file, in_force).rules:
+        if one.kind == "public_resources":
+            found += [("sender", name) for name in one.after.split(", ") if name]
+        elif not one.before:
+            found.append((one.kind, one.what))
+    return found
+
+
 def foreign_policy(file: Foreign) -> Policy:
     """A file of MindCluster's as a policy that holds nothing else."""
     rows = {

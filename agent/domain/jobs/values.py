@@ -363,7 +363,10 @@ def parse_labels(
     scheduling = label("fault-scheduling", *(s for s in FaultScheduling if s and s is not FaultScheduling.BAD))
     if not scheduling and labels.get("fault-scheduling"):
         scheduling = FaultScheduling.BAD
-    filters = {key: parse_filter(annotations.get(key, "")) for key in (FILTER_CODES, FILTER_LEVELS)}
+    filters = {
+        key: parse_filter(annotations.get(key, ""), levels=key == FILTER_LEVELS)
+        for key in (FILTER_CODES, FILTER_LEVELS)
+    }
     for key, found in filters.items():
         findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS
