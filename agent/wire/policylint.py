@@ -193,7 +193,7 @@ def _lost(policy: Policy, files: Mapping[str, bytes], shipped: Mapping[str, byte
             text = (
                 f"{len(lost)} of the {len(theirs)} {kind} of the shipped {RULES} are not in it and would not hold: "
                 f"{_first(lost)}; the file stands for all of them, so copy those that shall stay "
-                "(`fault-agent policy export FOLDER` writes them)"
+                "(`fault-agent policy export FOLDER --only rules.yaml`)"
             )
             yield Finding(Severity.WARNING, "rules-lost", own[RULES], text)
 
@@ -203,7 +203,7 @@ def _rule_kinds(mine: Policy, theirs: Policy) -> Iterator[tuple[str, Mapping[Any
     yield "frequency rules", _by_number(mine.frequencies), _by_number(theirs.frequencies)
     yield "duration rules", _by_number(mine.durations), _by_number(theirs.durations)
     yield "relation rules", _by_codes(mine.relations), _by_codes(theirs.relations)
-    yield "relation time-outs", *({code: code for code in one.relation_timeouts} for one in (mine, theirs))
+    yield "relation time-outs", _as_is(mine.relation_timeouts), _as_is(theirs.relation_timeouts)
 
 
 def _by_number(rules: Mapping[int, DurationRule] | Mapping[int, FrequencyRule]) -> Mapping[Any, str]:
@@ -214,6 +214,10 @@ def _by_codes(rules: Iterable[RelationRule]) -> Mapping[Any, str]:
     return {
         (rule.trigger, frozenset(rule.relations)): " + ".join((rule.trigger, *sorted(rule.relations))) for rule in rules
     }
+
+
+def _as_is(codes: Iterable[str]) -> Mapping[Any, str]:
+    return {code: code for code in codes}
 
 
 def _first(names: Sequence[str]) -> str:

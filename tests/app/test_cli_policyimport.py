@@ -195,5 +195,5 @@ def test_full_coverage_is_told_as_such(ask: Command, tmp_path: Path) -> None:
     code, out, _ = ask("policy", "coverage", file, "--policy", tmp_path / "mine")
     assert (code, out) == (
         0,
-        "NodeDConfiguration.json: 1 codes alike, 0 rated otherwise, 0 lacking here, 0 lacking there\n",
+        "NodeDConfiguration.json: 1 code alike, 0 rated otherwise, 0 lacking here, 0 lacking there\n",
     )

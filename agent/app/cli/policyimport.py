@@ -211,10 +211,9 @@ def _tell_coverage(file: Foreign, changes: Changes) -> None:
     if file.table:
         lacking = sum(one.after is None for one in changes.codes)
         ours = sum(one.before is None for one in changes.codes)
-        out.print(
-            f"{file.name}: {changes.same} codes alike, {len(changes.codes) - lacking - ours} rated otherwise, "
-            f"{lacking} lacking here, {ours} lacking there"
-        )
+        otherwise = len(changes.codes) - lacking - ours
+        missing = f"{lacking} lacking here, {ours} lacking there"
+        out.print(f"{file.name}: {counted(changes.same, 'code')} alike, {otherwise} rated otherwise, {missing}")
     else:
-        out.print(f"{file.name}: {len(changes.rules)} rules differ")
+        out.print(f"{file.name}: {counted(len(changes.rules), 'difference')} in its rules")
     show_changes(out, changes, "there", "here")

@@ -12,6 +12,8 @@ from typing import Final
 import click
 
 from agent.app.bootstrap import policy_files
+from agent.app.cli.policy import policy_path
+from agent.app.cli.show import counted
 from agent.wire.policylint import Finding, Severity, lint
 
 EXIT_FINDINGS: Final = 1
@@ -38,7 +40,7 @@ Exit code 1: an error or a warning was found.
     short_help="Find mistakes, and what changes nothing or has expired.",
     epilog="Examples: fault-agent policy lint mine/; fault-agent policy lint mine/ --on 2027-01-01",
 )
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.argument("path", required=False, callback=lambda _ctx, _param, word: policy_path(word))
 @click.option(
     "--on",
     "day",
@@ -67,5 +69,5 @@ def _tell(found: list[Finding], on: date) -> None:
         kind = "" if finding.severity is Severity.ERROR else f" {finding.kind}"
         click.secho(f"{finding.place}: {finding.severity}{kind}: {finding.text}", fg=_COLOUR[finding.severity])
     counts = Counter(finding.severity for finding in found)
-    words = ", ".join(f"{counts[severity]} {severity}{'' if counts[severity] == 1 else 's'}" for severity in Severity)
+    words = ", ".join(counted(counts[severity], severity) for severity in Severity)
     click.echo(f"{words} on {on.isoformat()}")

@@ -42,6 +42,14 @@ def filter_key(name: str) -> str:
     return text if text.startswith("[") else text.removeprefix("0X").lstrip("0") or text[-1:]
 
 
+def job_filters(annotations: Mapping[str, str]) -> Mapping[str, Filter]:
+    """Both filters of a job, by annotation."""
+    return {
+        FILTER_CODES: parse_filter(annotations.get(FILTER_CODES, "")),
+        FILTER_LEVELS: parse_filter(annotations.get(FILTER_LEVELS, ""), levels=True),
+    }
+
+
 def parse_filter(text: str, *, levels: bool = False) -> Filter:
     """Read `key[:seconds],…`; commas and colons may be full-width, codes of switches stand in brackets. Keys are codes,
     or levels. Of a key that stands twice the last span counts.
