@@ -67,7 +67,7 @@ class PolicyKeep:
             self._seen = mark
             self.failures += 1
             lines = (str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}").splitlines()
-            more = f" (and {len(lines) - 1} more mistakes)" if len(lines) > 1 else ""
+            more = f" (and {len(lines) - 1} more mistake{'' if len(lines) == 2 else 's'})" if len(lines) > 1 else ""
             trouble = f"{lines[0]}{more}"
             told, self.trouble = trouble == self.trouble and not force, trouble
             return "" if told else f"policy not taken, {self.short} stays in force: {trouble}"

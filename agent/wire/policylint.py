@@ -4,7 +4,7 @@ The one rule: a finding names its line and what to do; an error is what the agen
 take and somebody surely did not mean, a note what is worth knowing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from difflib import get_close_matches
@@ -173,29 +173,34 @@ def _lost(policy: Policy, files: Mapping[str, bytes], shipped: Mapping[str, byte
     own = {_name(path): f"{path}:1" for path in files if path not in shipped}
     for table, name in TABLE_FILES.items():
         if name in own:
-            rows: Mapping[Any, CodeRule] = getattr(policy, table)
-            all_rows: Mapping[Any, CodeRule] = getattr(with_us, table)
-            if lost := [row.code for key, row in all_rows.items() if key not in rows]:
-                text = (
-                    f"{len(lost)} of the {len(all_rows)} codes of the shipped {name} are not in it and would be "
-                    f"unknown: {_first(lost)}; to change single codes use overrides.yaml"
-                )
-                yield Finding(Severity.WARNING, "codes-lost", own[name], text)
-    public = TABLE_FILES["public"]
-    if public in own and (gone := sorted(with_us.public_resources - policy.public_resources)):
-        text = (
-            f"{len(gone)} of the {len(with_us.public_resources)} senders of the shipped {public} are not in it and "
-            f"their records would be refused (RESOURCE_UNKNOWN): {_first(gone)}; list them under resources"
-        )
-        yield Finding(Severity.WARNING, "senders-lost", own[public], text)
-    for kind, mine, theirs in _rule_kinds(policy, with_us) if RULES in own else ():
-        if lost := [code for key, code in theirs.items() if key not in mine]:
-            text = (
-                f"{len(lost)} of the {len(theirs)} {kind} of the shipped {RULES} are not in it and would not hold: "
-                f"{_first(lost)}; the file stands for all of them, so copy those that shall stay "
-                "(`fault-agent policy export FOLDER --only rules.yaml`)"
-            )
-            yield Finding(Severity.WARNING, "rules-lost", own[RULES], text)
+            rows, all_rows = _rows(policy, table), _rows(with_us, table)
+            then = "unknown", "; to change single codes use overrides.yaml"
+            yield from _missing("codes-lost", own[name], "codes", rows, all_rows, then)
+    if (name := TABLE_FILES["public"]) in own:
+        then = "their records refused (RESOURCE_UNKNOWN)", "; list them under resources"
+        senders = _as_is(sorted(policy.public_resources)), _as_is(sorted(with_us.public_resources))
+        yield from _missing("senders-lost", own[name], "senders", *senders, then)
+    for what, rules, all_rules in _rule_kinds(policy, with_us) if RULES in own else ():
+        copy = f"(`fault-agent policy export FOLDER --only {RULES}`)"
+        then = "act no more", f"; the file stands for all of them, so copy those that shall stay {copy}"
+        yield from _missing("rules-lost", own[RULES], what, rules, all_rules, then)
+
+
+def _missing(
+    kind: str, place: str, what: str, mine: Mapping[Any, str], theirs: Mapping[Any, str], then: tuple[str, str]
+) -> Iterator[Finding]:
+    """A finding when some of theirs are not among mine: what would follow, and what to do."""
+    lost = [code for key, code in theirs.items() if key not in mine]
+    if lost:
+        name = _name(place).rpartition(":")[0]
+        first = ", ".join(lost[:3]) + (", …" if len(lost) > 3 else "")
+        text = f"{len(lost)} of the {len(theirs)} {what} of the shipped {name} would be lost and {then[0]}: {first}"
+        yield Finding(Severity.WARNING, kind, place, text + then[1])
+
+
+def _rows(policy: Policy, table: str) -> Mapping[Any, str]:
+    rows: Mapping[Any, CodeRule] = getattr(policy, table)
+    return {key: row.code for key, row in rows.items()}
 
 
 def _rule_kinds(mine: Policy, theirs: Policy) -> Iterator[tuple[str, Mapping[Any, str], Mapping[Any, str]]]:
@@ -218,7 +223,3 @@ def _by_codes(rules: Iterable[RelationRule]) -> Mapping[Any, str]:
 
 def _as_is(codes: Iterable[str]) -> Mapping[Any, str]:
     return {code: code for code in codes}
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

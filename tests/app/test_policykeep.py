@@ -81,7 +81,7 @@ def test_a_bad_policy_keeps_the_last_good_one_and_degrades_until_it_is_mended() 
     files = Files()
     keep = files.keep()
     files.put(BAD, 2)
-    told = "chip.yaml:7: no level 'X' (and 1 more mistakes)"
+    told = "chip.yaml:7: no level 'X' (and 1 more mistake)"
     assert keep.look() == f"policy not taken, {OLD} stays in force: {told}"
     assert keep.degraded == f"degraded: policy {OLD} stays in force, for {told}"
     assert (keep.policy, keep.failures) == (POLICY, 1)

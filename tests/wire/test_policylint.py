@@ -178,7 +178,7 @@ def test_what_an_agent_would_refuse_is_an_error(own: dict[str, str], kind: str, 
             "warning",
             "codes-lost",
             "site/chip.yaml:1",
-            "2 of the 3 codes of the shipped chip.yaml are not in it and would be unknown: 81078603, 80C98000",
+            "2 of the 3 codes of the shipped chip.yaml would be lost and unknown: 81078603, 80C98000",
             id="a-copied-table-that-lost-codes",
         ),
     ],
@@ -287,7 +287,7 @@ def test_a_rules_file_that_drops_shipped_rules_is_told(text: str, told: list[tup
     findings = shipped_with(rules=text)
     assert kinds(findings) == [("warning", "rules-lost", "site/rules.yaml:1")] * len(told)
     for finding, (number, codes) in zip(findings, told, strict=True):
-        assert finding.text.startswith(f"{number} of the shipped rules.yaml are not in it and would not hold: {codes}")
+        assert finding.text.startswith(f"{number} of the shipped rules.yaml would be lost and act no more: {codes}")
 
 
 def test_a_public_table_that_drops_a_sender_is_told() -> None:
