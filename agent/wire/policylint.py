@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, RelationRule, chip_number
-from agent.domain.vocab import SECOND, Plane
+from agent.domain.vocab import L2_LEVEL, L2_LINK_DOWN, L2_PORTS, SECOND, Plane
 from agent.wire.overridefile import OverrideEntry
 from agent.wire.policyfile import OVERRIDES, RULES, TABLE_FILES, Examined, examine
 
@@ -116,6 +116,11 @@ def _rules(policy: Policy) -> Iterator[Finding]:
                 f"{frequency.window_ms // SECOND} s"
             )
             yield Finding(Severity.WARNING, "unreachable", frequency.place, text)
+
+    row = policy.switch.get(L2_LINK_DOWN)
+    if row is not None and policy.worst(Plane.SWITCH, (row.level, L2_LEVEL)) == row.level:
+        text = f"{row.code} is {row.level} anyway, which leaves the rule of {L2_PORTS} L2 ports nothing to raise"
+        yield Finding(Severity.NOTE, "unreachable", row.place, text)
 
 
 def _relation_times(policy: Policy, path: str) -> Iterator[Finding]:

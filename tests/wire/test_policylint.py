@@ -259,6 +259,13 @@ def test_an_override_that_leaves_a_shipped_rule_nothing_to_raise_is_told_at_the_
     assert kinds([warning]) == [("warning", "unreachable", "site/overrides.yaml:3")]
 
 
+def test_an_override_that_leaves_the_rule_of_16_ports_nothing_to_raise_is_told() -> None:
+    entry = "{level: Separate, reason: r, expires: never}"
+    (note,) = shipped_with(overrides=f'version: 1\nswitch:\n  "[0x08520003,na,L2,na]": {entry}\n')
+    assert kinds([note]) == [("note", "unreachable", "site/overrides.yaml:3")]
+    assert "leaves the rule of 16 L2 ports nothing to raise" in note.text
+
+
 LOST_RULES = [
     ("43 of the 43 frequency rules", "80C98000, 80B78000, 80B58000, …"),
     ("1 of the 1 duration rules", "81078603"),
