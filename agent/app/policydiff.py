@@ -10,6 +10,7 @@ from typing import Any, Final
 from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, chip_number
 from agent.domain.vocab import SECOND
 from agent.wire.mindcluster import Foreign
+from agent.wire.policyfile import RULES, TABLE_FILES
 
 TABLES: Final = ("chip", "switch", "node", "dpu", "public")
 _Rule = FrequencyRule | DurationRule
@@ -35,6 +36,8 @@ class RuleChange:
     """The code of a rule, or the codes; empty of a setting."""
     before: str
     after: str
+    place: str = ""
+    """`file:line` of the rule, the file of a setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ def diff(before: Policy, after: Policy) -> Changes:
     rules += _rules("duration", before.durations, after.durations)
     rules += _relations(before, after)
     if before.unknown_held_level != after.unknown_held_level:
-        rules.append(RuleChange("unknown_held_level", "", before.unknown_held_level, after.unknown_held_level))
+        levels = before.unknown_held_level, after.unknown_held_level
+        rules.append(RuleChange("unknown_held_level", "", *levels, RULES))
     rules += _resources(before, after)
     return Changes(tuple(codes), tuple(rules), same)
 
@@ -76,6 +80,17 @@ def coverage(file: Foreign, in_force: Policy) -> Changes:
     if file.table == "public":
         rules += _resources(theirs, in_force)
     return Changes(tuple(codes), tuple(rules), same)
+
+
+def lost_rules(file: Foreign, in_force: Policy) -> list[tuple[str, str]]:
+    """Rules and senders in force that a file of MindCluster's does not hold and that it would take away: kind, code."""
+    found: list[tuple[str, str]] = []
+    for one in coverage(file, in_force).rules:
+        if one.kind == "public_resources":
+            found += [("sender", name) for name in one.after.split(", ") if name]
+        elif not one.before:
+            found.append((one.kind, one.what))
+    return found
 
 
 def foreign_policy(file: Foreign) -> Policy:
@@ -119,7 +134,7 @@ def _rules(kind: str, before: Mapping[int, _Rule], after: Mapping[int, _Rule]) -
         words = rule_words(was), rule_words(its)
         if words[0] != words[1]:
             rule = its or was
-            found.append(RuleChange(kind, rule.code if rule else "", *words))
+            found.append(RuleChange(kind, rule.code if rule else "", *words, rule.place if rule else ""))
     return found
 
 
@@ -128,23 +143,33 @@ def _relations(before: Policy, after: Policy) -> list[RuleChange]:
     return rules + _worded("relation time-out", _timeout_words(before), _timeout_words(after))
 
 
-def _relation_words(policy: Policy) -> Mapping[str, str]:
-    return {f"{one.trigger} + {', '.join(sorted(one.relations))}": one.strategy for one in policy.relations}
+_Worded = Mapping[str, tuple[str, str]]
+"""What a rule is for -> what it says, and its place."""
 
 
-def _timeout_words(policy: Policy) -> Mapping[str, str]:
-    return {code: f"{span // SECOND} s" for code, span in policy.relation_timeouts.items()}
+def _relation_words(policy: Policy) -> _Worded:
+    return {
+        f"{one.trigger} + {', '.join(sorted(one.relations))}": (one.strategy, one.place) for one in policy.relations
+    }
 
 
-def _worded(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[RuleChange]:
-    both = {what: (before.get(what, ""), after.get(what, "")) for what in dict.fromkeys([*before, *after])}
-    return [RuleChange(kind, what, *words) for what, words in both.items() if words[0] != words[1]]
+def _timeout_words(policy: Policy) -> _Worded:
+    return {code: (f"{span // SECOND} s", RULES) for code, span in policy.relation_timeouts.items()}
+
+
+def _worded(kind: str, before: _Worded, after: _Worded) -> list[RuleChange]:
+    found: list[RuleChange] = []
+    for what in dict.fromkeys([*before, *after]):
+        (was, there), (its, here) = before.get(what, ("", "")), after.get(what, ("", ""))
+        if was != its:
+            found.append(RuleChange(kind, what, was, its, here or there))
+    return found
 
 
 def _resources(before: Policy, after: Policy) -> list[RuleChange]:
     gone = ", ".join(sorted(before.public_resources - after.public_resources))
     new = ", ".join(sorted(after.public_resources - before.public_resources))
-    return [RuleChange("public_resources", "", gone, new)] if gone or new else []
+    return [RuleChange("public_resources", "", gone, new, TABLE_FILES["public"])] if gone or new else []
 
 
 def rule_words(rule: _Rule | None) -> str:

@@ -5,16 +5,18 @@ The one rule: a policy is taken as a whole or not at all, and while the newest f
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
 
-from agent.domain.policy import Policy
+from agent.domain.policy import CodeRule, Policy
 from agent.errors import AgentError
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at the files; a hang-up signal looks at once."""
 SHORT: Final = 12
 """Digits of the digest in decisions, spans and messages."""
+_MOST_ENDED: Final = 5
+"""Overrides that are named when they end together."""
 
 
 class PolicyKeep:
@@ -65,7 +67,7 @@ class PolicyKeep:
             self._seen = mark
             self.failures += 1
             lines = (str(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {error}").splitlines()
-            more = f" (and {len(lines) - 1} more mistakes)" if len(lines) > 1 else ""
+            more = f" (and {len(lines) - 1} more mistake{'' if len(lines) == 2 else 's'})" if len(lines) > 1 else ""
             trouble = f"{lines[0]}{more}"
             told, self.trouble = trouble == self.trouble and not force, trouble
             return "" if told else f"policy not taken, {self.short} stays in force: {trouble}"
@@ -73,10 +75,10 @@ class PolicyKeep:
             return ""  # changed while it was read: the next look reads what is whole
         self._seen = mark
         self.loads += 1
-        before, mended = self.short, self.trouble
+        before, mended, ended = self.short, self.trouble, _ended(self.policy, policy)
         self.policy, self.trouble = policy, ""
         if self.short != before:
-            return f"policy {self.short} in force, {before} before"
+            return f"policy {self.short} in force, {before} before{ended}"
         return f"policy {self.short} stays in force: the files say the same" if mended or force else ""
 
     async def follow(self, say: Callable[[str], None]) -> None:
@@ -88,3 +90,15 @@ class PolicyKeep:
             self._nudge.clear()
             if told := await asyncio.to_thread(self.look, force=force):
                 say(told)
+
+
+def _ended(before: Policy, after: Policy) -> str:
+    """The overrides that held and are over, as the end of a message; empty when there are none."""
+    over: list[str] = []
+    for one in after.ended:
+        rows: Mapping[Any, CodeRule] = getattr(before, one.table)
+        row = rows.get(one.key)
+        if row is not None and row.override is not None and row.override.expires == one.expires:
+            over.append(str(one))
+    more = f"; and {len(over) - _MOST_ENDED} more ended" if len(over) > _MOST_ENDED else ""
+    return "".join(f"; {words}" for words in over[:_MOST_ENDED]) + more

@@ -95,6 +95,22 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedOverride:
+    """An override of a site that holds no longer: the table and key it was for, what it said, and its last day."""
+
+    table: str
+    key: int | str
+    code: str
+    level: str
+    place: str
+    reason: str
+    expires: date
+
+    def __str__(self) -> str:
+        return f"the override of {self.table} {self.code} to {self.level} ({self.place}) ended with {self.expires}"
+
+
+@dataclass(frozen=True, slots=True)
 class CodeRule:
     """One code of a table: its spelling there, its level, `file:line`, and what is known of it (may be empty).
 
@@ -184,6 +200,8 @@ class Policy:
     public_resources: frozenset[str] = frozenset()
     unknown_held_level: str = "NotHandleFault"
     """Level shown for an unknown chip code that is held: NotHandleFault up to MindCluster's own SeparateNPU."""
+    ended: tuple[EndedOverride, ...] = ()
+    """Overrides that hold no longer; they decide nothing and are no part of the digest."""
     digest: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -219,6 +237,13 @@ class Policy:
                 return self.public.get(code)
             case Plane.DPU:
                 return self.dpu.get(code)
+
+    def ended_of(self, plane: Plane, code: str) -> EndedOverride | None:
+        """The override of a code that holds no longer, if there is one."""
+        on_chip = plane in (Plane.CHIP, Plane.NETWORK)
+        table = "chip" if on_chip else plane
+        key = chip_number(code) if on_chip else code.upper() if plane is Plane.NODE else code
+        return next((one for one in self.ended if (one.table, one.key) == (table, key)), None)
 
     def rate(self, plane: Plane, code: str, severity: int | None) -> Rating:
         """Level of a code by its table alone; total, so an odd code is an unknown code.

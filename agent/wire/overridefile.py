@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from agent.domain.policy import CodeRule, Override
+from agent.domain.policy import CodeRule, EndedOverride, Override
 from agent.wire.yamlnodes import YamlFile, shown
 
 OVERRIDE_KEYS: Final = ("level", "reason", "expires")
@@ -37,7 +37,14 @@ class OverrideEntry:
 
     def expired(self, today: date | None) -> bool:
         """True after its last day."""
-        return today is not None and self.expires is not None and self.expires < today
+        return self.ended(today) is not None
+
+    def ended(self, today: date | None) -> EndedOverride | None:
+        """What is left of it after its last day; None while it holds."""
+        if today is None or self.expires is None or self.expires >= today:
+            return None
+        rule = self.rule
+        return EndedOverride(self.table, self.key, rule.code, rule.level, rule.place, self.reason, self.expires)
 
 
 def read_overrides(

@@ -108,6 +108,7 @@ def examine(files: Mapping[str, bytes], today: date | None = None) -> Examined:
         relation_timeouts=rules.relation_timeouts,
         public_resources=resources,
         unknown_held_level=rules.unknown_held_level,
+        ended=tuple(ended for entry in overrides if (ended := entry.ended(today)) is not None),
     )
     return Examined(policy, tuple(problems), tuple(overrides))
 

@@ -4,17 +4,17 @@ The one rule: a finding names its line and what to do; an error is what the agen
 take and somebody surely did not mean, a note what is worth knowing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
-from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, chip_number
-from agent.domain.vocab import SECOND, Plane
+from agent.domain.policy import CodeRule, DurationRule, FrequencyRule, Policy, RelationRule, chip_number
+from agent.domain.vocab import L2_LEVEL, L2_LINK_DOWN, L2_PORTS, SECOND, Plane
 from agent.wire.overridefile import OverrideEntry
-from agent.wire.policyfile import RULES, TABLE_FILES, Examined, examine
+from agent.wire.policyfile import OVERRIDES, RULES, TABLE_FILES, Examined, examine
 
 SOON: Final = timedelta(days=14)
 """An override that ends within this time is worth a note."""
@@ -49,11 +49,20 @@ def lint(files: Mapping[str, bytes], shipped: Mapping[str, bytes], today: date) 
         for problem in examined.problems
     ]
     own = frozenset(files) - frozenset(shipped)
+    # What seems to be missing may stand on a line that has a mistake, so nothing is said of it before that is mended.
+    broken = {_name(problem.path) for problem in examined.problems}
     found += _overrides(examined, files, own, today)
     found += _rules(examined.policy)
-    found += _relations(examined.policy, next((path for path in files if path.rpartition("/")[2] == RULES), RULES))
-    found += _lost(examined.policy, files, shipped)
+    if RULES not in broken:
+        found += _relation_times(examined.policy, next((path for path in files if _name(path) == RULES), RULES))
+    if broken.isdisjoint((*TABLE_FILES.values(), OVERRIDES)):
+        found += _unlisted(examined.policy)
+    found += _lost(examined.policy, {path: data for path, data in files.items() if _name(path) not in broken}, shipped)
     return sorted(found, key=_in_order)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _in_order(finding: Finding) -> tuple[str, int]:
@@ -93,13 +102,9 @@ def _added(entry: OverrideEntry, rows: Mapping[Any, CodeRule]) -> Finding:
 
 def _rules(policy: Policy) -> Iterator[Finding]:
     for number, duration in policy.durations.items():
-        # With a frequency rule beside it, it still decides which faults are counted.
-        if number not in policy.frequencies:
-            yield from _never_above(policy, number, duration, "duration")
-        yield from _unlisted(policy, number, duration, "duration")
+        yield from _never_above(policy, number, duration, "duration")
     for number, frequency in policy.frequencies.items():
         yield from _never_above(policy, number, frequency, "frequency")
-        yield from _unlisted(policy, number, frequency, "frequency")
         beside = policy.durations.get(number)
         if beside is None:
             continue
@@ -112,15 +117,16 @@ def _rules(policy: Policy) -> Iterator[Finding]:
             )
             yield Finding(Severity.WARNING, "unreachable", frequency.place, text)
 
+    row = policy.switch.get(L2_LINK_DOWN)
+    if row is not None and policy.worst(Plane.SWITCH, (row.level, L2_LEVEL)) == row.level:
+        text = f"{row.code} is {row.level} anyway, which leaves the rule of {L2_PORTS} L2 ports nothing to raise"
+        yield Finding(Severity.NOTE, "unreachable", row.place, text)
 
-def _relations(policy: Policy, path: str) -> Iterator[Finding]:
+
+def _relation_times(policy: Policy, path: str) -> Iterator[Finding]:
     named: set[str] = set()
     for rule in policy.relations:
         named.update(rule.relations)
-        for code in (rule.trigger, *rule.relations):
-            if (code not in policy.switch) if code.startswith("[") else chip_number(code) not in policy.chip:
-                text = f"the relation rule of {rule.trigger} names {code}, which its table does not list"
-                yield Finding(Severity.WARNING, "unlisted-code", rule.place, text)
         for code in rule.relations:
             if not policy.relation_timeouts.get(code):
                 text = f"{code} waits for no trigger, for FaultRelationTimeout gives it no time: the rule never acts"
@@ -133,33 +139,92 @@ def _relations(policy: Policy, path: str) -> Iterator[Finding]:
 
 def _never_above(policy: Policy, number: int, rule: DurationRule | FrequencyRule, kind: str) -> Iterator[Finding]:
     base = policy.chip.get(number)
-    if base is not None and policy.worst(Plane.CHIP, (base.level, rule.level)) == base.level:
-        text = f"the {kind} rule of {rule.code} never raises it: {base.level} ({base.place}) is not below {rule.level}"
-        yield Finding(Severity.WARNING, "unreachable", rule.place, text)
+    if base is None or policy.worst(Plane.CHIP, (base.level, rule.level)) != base.level:
+        return
+    severity, left, place = Severity.WARNING, "", rule.place
+    if kind == "duration" and number in policy.frequencies:
+        severity, left = Severity.NOTE, "; it still decides which faults the frequency rule counts"
+    text = (
+        f"the {kind} rule of {rule.code} never raises it: {base.level} ({base.place}) is not below {rule.level}{left}"
+    )
+    if base.override is not None:
+        place = base.place
+        text = (
+            f"the override of {rule.code} to {base.level} leaves its {kind} rule to {rule.level} ({rule.place}) "
+            f"nothing to raise{left}"
+        )
+    yield Finding(severity, "unreachable", place, text)
 
 
-def _unlisted(policy: Policy, number: int, rule: DurationRule | FrequencyRule, kind: str) -> Iterator[Finding]:
-    if number not in policy.chip:
-        near = get_close_matches(rule.code, [row.code for row in policy.chip.values()], n=1, cutoff=0.8)
-        meant = f"; the nearest that is listed is {near[0]}" if near else ""
-        text = f"the {kind} rule is for {rule.code}, which the chip table does not list{meant}"
-        yield Finding(Severity.WARNING, "unlisted-code", rule.place, text)
+def _unlisted(policy: Policy) -> Iterator[Finding]:
+    over_time = [("duration", number, rule.code, rule.place) for number, rule in policy.durations.items()]
+    over_time += [("frequency", number, rule.code, rule.place) for number, rule in policy.frequencies.items()]
+    for kind, number, code, place in over_time:
+        if number not in policy.chip:
+            near = get_close_matches(code, [row.code for row in policy.chip.values()], n=1, cutoff=0.8)
+            meant = f"; the nearest that is listed is {near[0]}" if near else ""
+            text = f"the {kind} rule is for {code}, which the chip table does not list{meant}"
+            yield Finding(Severity.WARNING, "unlisted-code", place, text)
+    for relation in policy.relations:
+        for code in (relation.trigger, *relation.relations):
+            if (code not in policy.switch) if code.startswith("[") else chip_number(code) not in policy.chip:
+                text = f"the relation rule of {relation.trigger} names {code}, which its table does not list"
+                yield Finding(Severity.WARNING, "unlisted-code", relation.place, text)
 
 
 def _lost(policy: Policy, files: Mapping[str, bytes], shipped: Mapping[str, bytes]) -> Iterator[Finding]:
-    """Tables of the site's own that list fewer codes than the shipped ones they stand for."""
+    """Files of the site's own that hold less than the shipped ones they stand for."""
     with_us = examine(shipped).policy
+    own = {_name(path): f"{path}:1" for path in files if path not in shipped}
     for table, name in TABLE_FILES.items():
-        own = [path for path in files if path not in shipped and path.rpartition("/")[2] == name]
-        if not own:
-            continue
-        rows: Mapping[Any, CodeRule] = getattr(policy, table)
-        all_rows: Mapping[Any, CodeRule] = getattr(with_us, table)
-        lost = [row.code for key, row in all_rows.items() if key not in rows]
-        if lost:
-            first = ", ".join(lost[:3]) + (", …" if len(lost) > 3 else "")
-            text = (
-                f"{len(lost)} of the {len(all_rows)} codes of the shipped {name} are not in it and would be unknown: "
-                f"{first}; to change single codes use overrides.yaml"
-            )
-            yield Finding(Severity.WARNING, "codes-lost", f"{own[0]}:1", text)
+        if name in own:
+            rows, all_rows = _rows(policy, table), _rows(with_us, table)
+            then = "unknown", "; to change single codes use overrides.yaml"
+            yield from _missing("codes-lost", own[name], "codes", rows, all_rows, then)
+    if (name := TABLE_FILES["public"]) in own:
+        then = "their records refused (RESOURCE_UNKNOWN)", "; list them under resources"
+        senders = _as_is(sorted(policy.public_resources)), _as_is(sorted(with_us.public_resources))
+        yield from _missing("senders-lost", own[name], "senders", *senders, then)
+    for what, rules, all_rules in _rule_kinds(policy, with_us) if RULES in own else ():
+        copy = f"(`fault-agent policy export FOLDER --only {RULES}`)"
+        then = "act no more", f"; the file stands for all of them, so copy those that shall stay {copy}"
+        yield from _missing("rules-lost", own[RULES], what, rules, all_rules, then)
+
+
+def _missing(
+    kind: str, place: str, what: str, mine: Mapping[Any, str], theirs: Mapping[Any, str], then: tuple[str, str]
+) -> Iterator[Finding]:
+    """A finding when some of theirs are not among mine: what would follow, and what to do."""
+    lost = [code for key, code in theirs.items() if key not in mine]
+    if lost:
+        name = _name(place).rpartition(":")[0]
+        first = ", ".join(lost[:3]) + (", …" if len(lost) > 3 else "")
+        text = f"{len(lost)} of the {len(theirs)} {what} of the shipped {name} would be lost and {then[0]}: {first}"
+        yield Finding(Severity.WARNING, kind, place, text + then[1])
+
+
+def _rows(policy: Policy, table: str) -> Mapping[Any, str]:
+    rows: Mapping[Any, CodeRule] = getattr(policy, table)
+    return {key: row.code for key, row in rows.items()}
+
+
+def _rule_kinds(mine: Policy, theirs: Policy) -> Iterator[tuple[str, Mapping[Any, str], Mapping[Any, str]]]:
+    """Each kind of rules in words, and both policies' of it: the code by what makes two rules one."""
+    yield "frequency rules", _by_number(mine.frequencies), _by_number(theirs.frequencies)
+    yield "duration rules", _by_number(mine.durations), _by_number(theirs.durations)
+    yield "relation rules", _by_codes(mine.relations), _by_codes(theirs.relations)
+    yield "relation time-outs", _as_is(mine.relation_timeouts), _as_is(theirs.relation_timeouts)
+
+
+def _by_number(rules: Mapping[int, DurationRule] | Mapping[int, FrequencyRule]) -> Mapping[Any, str]:
+    return {number: rule.code for number, rule in rules.items()}
+
+
+def _by_codes(rules: Iterable[RelationRule]) -> Mapping[Any, str]:
+    return {
+        (rule.trigger, frozenset(rule.relations)): " + ".join((rule.trigger, *sorted(rule.relations))) for rule in rules
+    }
+
+
+def _as_is(codes: Iterable[str]) -> Mapping[Any, str]:
+    return {code: code for code in codes}

@@ -144,7 +144,8 @@ class YamlFile:
     def text(self, node: Node, what: str) -> str | None:
         """A scalar that YAML reads as text, one line of printable characters; None after a mistake."""
         if not isinstance(node, ScalarNode):
-            self.wrong(node, f"{what} must be text")
+            brackets = "; a code in brackets is put in quotes" if isinstance(node, SequenceNode) else ""
+            self.wrong(node, f"{what} must be text{brackets}")
             return None
         if is_empty(node):
             self.wrong(node, f"{what} is empty")

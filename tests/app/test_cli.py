@@ -368,6 +368,14 @@ def test_an_exported_policy_is_the_shipped_one_and_is_never_overwritten(call: Co
     assert not (own / "rules.yaml").exists()
 
 
+def test_one_file_of_the_policy_is_exported_alone(call: Command, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    code, out, _ = call("policy", "export", own, "--only", "overrides.yaml")
+    assert (code, out) == (0, f"{own}/overrides.yaml\n")
+    assert [path.name for path in own.iterdir()] == ["overrides.yaml"]
+    assert call("policy", "lint", own)[0] == 0
+
+
 def test_a_policy_that_cannot_be_exported_is_said(call: Command) -> None:
     code, out, err = call("policy", "export", "/proc/none/x")
     assert (code, out) == (3, "")

@@ -217,7 +217,33 @@ def test_policy_show_lists_switch_codes_with_their_brackets() -> None:
     result = CliRunner().invoke(policy, ["show", "--table", "switch", "--level", "separate"])
     assert result.exit_code == 0
     assert "[0x08520003,na,npu,na]" in result.stdout
-    assert "[0x08520003,na,L2,na]" not in result.stdout
+    assert "[0x08520003,na,L2,na]" not in result.stdout.partition("relation")[0]
+
+
+def test_policy_show_tells_the_relation_rules() -> None:
+    shown = CliRunner().invoke(policy, ["show"]).stdout
+    assert "relation  8C1F8609 with 81078603 (5 min): SubHealth (rules.yaml:" in shown
+    assert "relation  8C1F860B with [0x08520003,na,L2,na] (5 min): Separate (rules.yaml:" in shown
+    plain = json.loads(CliRunner().invoke(policy, ["show", "--json"]).stdout)
+    assert [(one["trigger"], one["relations"], one["strategy"]) for one in plain["relations"]] == [
+        ("8C1F8609", ["81078603"], "SubHealth"),
+        ("8C1F860B", ["81078603"], "Separate"),
+        ("8C1F860B", ["[0x08520003,na,L2,na]"], "Separate"),
+        ("8C1F8608", ["81078603"], "Separate"),
+        ("4C1F8608", ["81078603"], "Separate"),
+    ]
+    assert plain["relation_timeouts"] == [
+        {"code": "81078603", "time_out_s": 300},
+        {"code": "[0x08520003,na,L2,na]", "time_out_s": 300},
+    ]
+
+
+def test_policy_show_of_a_level_that_the_table_does_not_have_is_wrong_use() -> None:
+    result = CliRunner().invoke(policy, ["show", "--table", "node", "--level", "SeparateNPU"])
+    assert result.exit_code == 2
+    assert "the node table has no SeparateNPU; it has NotHandleFault, PreSeparateFault, SeparateFault" in result.output
+    none = CliRunner().invoke(policy, ["show", "--table", "chip", "--level", "ManuallySeparateNPU"])
+    assert (none.exit_code, "no code is listed there" in none.stdout) == (0, True)
 
 
 def test_policy_show_for_machines() -> None:
@@ -272,6 +298,33 @@ def test_an_override_is_told_with_its_reason_its_end_and_what_lies_below(tmp_pat
     assert "override  chip 80E18402: RestartNPU, instead of SeparateNPU" in shown.stdout
 
 
+def test_an_override_that_has_ended_is_told_beside_what_holds_again(tmp_path: Path) -> None:
+    entry = '{level: RestartNPU, reason: "ticket 4711", expires: 2026-01-31}'
+    text = f'version: 1\nchip:\n  "80E18402": {entry}\n  "DEADBEEF": {entry}\nnode:\n  "0000001d": '
+    node = '{level: SeparateFault, reason: "ticket 4712", expires: 2026-01-31}'
+    (tmp_path / "overrides.yaml").write_text(f"{text}{node}\n", encoding="utf-8")
+    place = f"{tmp_path.as_posix()}/overrides.yaml"
+    result = CliRunner().invoke(explain, ["0x80e18402", "--policy", str(tmp_path)])
+    assert result.stdout.startswith("80E18402  SeparateNPU  ")
+    words = f"the override of chip 80E18402 to RestartNPU ({place}:3) ended with 2026-01-31: ticket 4711"
+    assert words in result.stdout
+    unknown, node_code, other = asked("DEADBEEF", "0000001D", "80E24E00", "--policy", str(tmp_path))
+    assert unknown["ended_override"] == {
+        "table": "chip",
+        "code": "DEADBEEF",
+        "level": "RestartNPU",
+        "place": f"{place}:4",
+        "reason": "ticket 4711",
+        "expires": "2026-01-31",
+    }
+    assert (unknown["known"], node_code["ended_override"]["level"], other["ended_override"]) == (
+        False,
+        "SeparateFault",
+        None,
+    )
+    assert f"ended     {words}" in CliRunner().invoke(policy, ["show", "--policy", str(tmp_path)]).stdout
+
+
 def told_of(code: str, word: str) -> list[str]:
     result = CliRunner().invoke(explain, [code])
     lines = [line.strip() for line in result.stdout.splitlines()]
@@ -290,6 +343,29 @@ def test_a_code_is_told_with_the_relation_rules_that_name_it() -> None:
         "with 4C1F8608 in its job within 5 min: its pod is Separate",
     ]
     assert told_of("80E18402", "relation") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("[0x08520003,na,L2,na]", ["Separate while 16 or more distinct L2 ports of one switch chip are down"]),
+        ("81078607", ["of the ports that it tells (A5), one down is also 110000002, and two are 110001024"]),
+        ("110000002", ["follows from a 81078607 that tells one port down (A5)"]),
+        ("0x81b18603", ["on an NPU of A5 it is also 020001002, and 020000002 while all NPUs of the node have it"]),
+        ("020001002", ["follows from 81B18603 (A5), while not all NPUs of the node have it"]),
+        ("[0x08520003,na,npu,na]", []),
+    ],
+)
+def test_a_code_is_told_with_the_port_rules_that_look_at_it(code: str, words: list[str]) -> None:
+    assert told_of(code, "ports") == words
+
+
+def test_the_effect_of_16_ports_is_told_beside_that_of_one() -> None:
+    result = CliRunner().invoke(explain, ["[0x08520003,na,L2,na]"])
+    one, _, sixteen = result.stdout.partition("  once 16 ports are down (Separate):\n")
+    assert "device                 none; the node stays Healthy" in one
+    assert sixteen.startswith("  device                 ")
+    assert "none; the node stays Healthy" not in sixteen
 
 
 @pytest.mark.parametrize(

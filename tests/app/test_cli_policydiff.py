@@ -68,6 +68,31 @@ def test_diff_tells_the_code_and_the_decisions_that_change(ask: Command, tmp_pat
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["cluster.json", "events.jsonl", "mine"]
 
 
+def test_diff_tells_a_rule_with_its_place_and_counts_in_words(ask: Command, tmp_path: Path) -> None:
+    mine = site(tmp_path / "mine")
+    assert ask("policy", "export", mine, "--only", "rules.yaml")[0] == 0
+    rules = mine / "rules.yaml"
+    rules.write_text(rules.read_text(encoding="utf-8").replace("FaultTimeout: 20\n", "FaultTimeout: 30\n"))
+    code, out, _ = ask("policy", "diff", "shipped", mine)
+    assert code == 1
+    assert "1 code and 1 rule or setting different, " in out
+    told = json.loads(ask("policy", "diff", "shipped", mine, "--json")[1])
+    assert [one["place"].rpartition(":")[0] for one in told["rules"]] == [rules.as_posix()]
+    assert told["rules"][0]["place"].rpartition("/")[2] in out  # a long place is folded
+
+
+def test_the_word_shipped_is_a_policy_wherever_one_is_named(ask: Command, tmp_path: Path) -> None:
+    assert ask("policy", "lint", "shipped")[0] == 0
+    shown = [json.loads(ask("policy", "show", "--json", *more)[1])["digest"] for more in ((), ("--policy", "shipped"))]
+    assert shown[0] == shown[1]
+    a_recording(tmp_path)
+    words = ("replay", tmp_path / "events.jsonl", "--cluster", tmp_path / "cluster.json")
+    code, out, _ = ask(*words, "--policy", "shipped", "--against", "shipped", "--json")
+    assert (code, json.loads(out)["decisions"]) == (0, [])
+    code, _, err = ask("policy", "show", "--policy", "./shipped")
+    assert (code, "no such policy file or folder" in err) == (3, True)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -86,7 +111,7 @@ def test_replay_against_another_policy_tells_the_decisions_that_differ(ask: Comm
     words = ("replay", tmp_path / "events.jsonl", "--cluster", tmp_path / "cluster.json")
     code, out, _ = ask(*words, "--against", mine)
     assert code == 1
-    assert "decisions differ" in out
+    assert "1 decision differs\n" in out
     assert "FAULT_SHOWN SeparateNPU" in out
     assert "FAULT_SHOWN RestartNPU" in out
     code, out, _ = ask(*words, "--policy", mine, "--against", mine, "--json")

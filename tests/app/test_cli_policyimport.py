@@ -40,7 +40,7 @@ def test_a_file_becomes_a_policy_and_what_was_not_taken_is_named(ask: Command, t
     assert code == 1
     assert "faultCode.json (device-plugin): 2 taken, 1 skipped" in out
     assert "! skipped    RestartNPUCodes[1]  8G: no hex number: device-plugin skips it" in out
-    assert "801 codes of the chip table in force are not in it, and would be unknown: 4C1F8608" in out
+    assert "801 codes of the chip table in force not in it, which would be unknown: 4C1F8608" in out
     assert f"written: {mine}/chip.yaml" in out
     policy = load_policy(read_policy_path(mine))
     assert {rule.code: rule.level for rule in policy.chip.values()} == {
@@ -94,6 +94,51 @@ def test_two_files_of_one_kind_would_lose_one_and_are_refused(ask: Command, tmp_
     code, _, err = ask("policy", "import", *files, "--out", tmp_path / "mine")
     assert (code, "publicFaultConfiguration.json and publicCustomization.json: they become one" in err) == (2, True)
     assert not (tmp_path / "mine").exists()
+
+
+def test_senders_and_rules_that_an_import_takes_away_are_told(ask: Command, tmp_path: Path) -> None:
+    public = {"publicFaultCode": {}, "publicFaultResource": ["CCAE", "fd-online", "pingmesh", "Netmind", "dtfsStorage"]}
+    files = [
+        put(tmp_path / "publicCustomization.json", public),
+        put(tmp_path / "faultCustomization.json", RULES),
+    ]
+    code, out, _ = ask("policy", "import", *files)
+    assert code == 0
+    assert "  1 sender in force not in it, whose records would be refused: dpcStorage\n" in out
+    assert "  43 frequency rules in force not in it, which would hold no longer: 80C98000, " in out
+    assert "duration rule" not in out.split("rules.yaml has")[0]
+    told = json.loads(ask("policy", "import", *files, "--json")[1])
+    assert told["files"][0]["would_be_lost"] == [{"kind": "sender", "code": "dpcStorage"}]
+    assert len(told["files"][1]["would_be_lost"]) == 43
+
+
+def test_what_rules_keep_of_the_policy_in_force_is_told(ask: Command, tmp_path: Path) -> None:
+    relation = {"TriggerFault": "8C1F8609", "RelationFaults": ["81078603"], "FaultStrategy": "SubHealth"}
+    files = [
+        put(tmp_path / "faultDuration.json", "{"),
+        put(tmp_path / "relationFaultCustomization.json", [relation]),
+    ]
+    code, out, _ = ask("policy", "import", *files, "--out", tmp_path / "mine")
+    assert code == 1
+    assert "! rules.yaml has the 2 relation time-outs of the policy in force: faultDuration.json was refused\n" in out
+    assert "  rules.yaml has the 43 frequency rules and 1 duration rule of the policy in force: faultCust" in out
+    assert "has the 5 relation rules" not in out
+    assert "  4 relation rules in force not in it, which would hold no longer: 8C1F860B + 81078603, " in out
+    told = json.loads(ask("policy", "import", *files, "--json")[1])
+    assert [(one["file"], one["refused"]) for one in told["kept"]] == [
+        ("faultCustomization.json", False),
+        ("faultDuration.json", True),
+    ]
+    assert load_policy(read_policy_path(tmp_path / "mine")).relation_timeouts["81078603"] == 300_000
+    # Without a rules file that is taken none is written, and nothing is kept in it.
+    assert "rules.yaml" not in ask("policy", "import", files[0])[1]
+
+
+def test_a_misspelt_list_is_told_with_the_nearest_name(ask: Command, tmp_path: Path) -> None:
+    file = put(tmp_path / "faultCode.json", {"RestartRequestFaultCodes": ["80E18402"]})
+    code, out, _ = ask("policy", "import", file)
+    assert code == 1
+    assert "its component knows no such key; did you mean 'RestartRequestCodes'?" in out
 
 
 def test_nothing_is_overwritten(ask: Command, tmp_path: Path) -> None:
@@ -150,5 +195,5 @@ def test_full_coverage_is_told_as_such(ask: Command, tmp_path: Path) -> None:
     code, out, _ = ask("policy", "coverage", file, "--policy", tmp_path / "mine")
     assert (code, out) == (
         0,
-        "NodeDConfiguration.json: 1 codes alike, 0 rated otherwise, 0 lacking here, 0 lacking there\n",
+        "NodeDConfiguration.json: 1 code alike, 0 rated otherwise, 0 lacking here, 0 lacking there\n",
     )

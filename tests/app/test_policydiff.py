@@ -36,21 +36,30 @@ def test_rules_and_settings() -> None:
     assert diff(before, after).rules == (
         RuleChange("frequency", "80C98000", "", "ManuallySeparateNPU after 2 in 86400 s, until a person ends it"),
         RuleChange("duration", "81078603", "PreSeparateNPU after more than 20 s down, until more than 60 s up", ""),
-        RuleChange("unknown_held_level", "", "NotHandleFault", "SeparateNPU"),
-        RuleChange("public_resources", "", "CCAE", "pingmesh"),
+        RuleChange("unknown_held_level", "", "NotHandleFault", "SeparateNPU", "rules.yaml"),
+        RuleChange("public_resources", "", "CCAE", "pingmesh", "public.yaml"),
     )
 
 
 def test_relation_rules_and_their_times() -> None:
-    rule = RelationRule("8C1F8609", ("81078603",), "SubHealth")
+    rule = RelationRule("8C1F8609", ("81078603",), "SubHealth", "a/rules.yaml:7")
     before = Policy(relations=(rule,), relation_timeouts={"81078603": Millis(300_000)})
-    after = Policy(relations=(replace(rule, strategy="Separate"),))
+    after = Policy(relations=(replace(rule, strategy="Separate", place="b/rules.yaml:9"),))
     assert diff(before, after).rules == (
-        RuleChange("relation", "8C1F8609 + 81078603", "SubHealth", "Separate"),
-        RuleChange("relation time-out", "81078603", "300 s", ""),
+        RuleChange("relation", "8C1F8609 + 81078603", "SubHealth", "Separate", "b/rules.yaml:9"),
+        RuleChange("relation time-out", "81078603", "300 s", "", "rules.yaml"),
     )
     file = read_foreign("faultDuration.json", b'[{"FaultCode":"81078603","TimeOutInterval":200}]')
-    assert coverage(file, before).rules == (RuleChange("relation time-out", "81078603", "200 s", "300 s"),)
+    assert coverage(file, before).rules == (
+        RuleChange("relation time-out", "81078603", "200 s", "300 s", "rules.yaml"),
+    )
+
+
+def test_a_rule_that_differs_has_the_place_of_the_new_one_or_of_the_one_that_goes() -> None:
+    before = Policy(durations={0x81078603: replace(DURATION, place="a/rules.yaml:3")})
+    after = Policy(durations={0x81078603: replace(DURATION, level="SeparateNPU", place="b/rules.yaml:4")})
+    assert [one.place for one in diff(before, after).rules] == ["b/rules.yaml:4"]
+    assert [one.place for one in diff(before, Policy()).rules] == ["a/rules.yaml:3"]
 
 
 def test_a_place_or_a_meaning_is_no_difference() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from agent.app.bootstrap.coordinator import samples as coordinator_samples
 from agent.app.bootstrap.node import not_ready
 from agent.app.bootstrap.policies import policy_samples
 from agent.app.policykeep import PolicyKeep
-from agent.domain.policy import Policy
+from agent.domain.policy import EndedOverride, Override, Policy
 from agent.errors import BadPolicy, Unavailable
 
 SEPARATE = 0x80E18402
@@ -62,11 +63,25 @@ def test_a_changed_file_is_taken_and_said_once() -> None:
     assert (keep.policy, keep.short, keep.loads, keep.look()) == (MILDER, NEW, 1, "")
 
 
+def test_overrides_that_end_are_named_when_what_lies_below_holds_again() -> None:
+    day = date(2026, 1, 31)
+    held = replace(POLICY.chip[SEPARATE], level="RestartRequest", override=Override("ticket", day))
+    before = replace(POLICY, chip={**POLICY.chip, SEPARATE: held})
+    ended = EndedOverride("chip", SEPARATE, "80E18402", "RestartRequest", "mine/overrides.yaml:3", "ticket", day)
+    never = replace(ended, key=1, code="00000001")
+    files = Files()
+    files.put(replace(POLICY, ended=(ended, never)), 2)
+    words = "the override of chip 80E18402 to RestartRequest (mine/overrides.yaml:3) ended with 2026-01-31"
+    keep = PolicyKeep(before, files.load, lambda: files.mark)
+    files.put(files.value, 3)
+    assert keep.look() == f"policy {OLD} in force, {before.digest[:12]} before; {words}"
+
+
 def test_a_bad_policy_keeps_the_last_good_one_and_degrades_until_it_is_mended() -> None:
     files = Files()
     keep = files.keep()
     files.put(BAD, 2)
-    told = "chip.yaml:7: no level 'X' (and 1 more mistakes)"
+    told = "chip.yaml:7: no level 'X' (and 1 more mistake)"
     assert keep.look() == f"policy not taken, {OLD} stays in force: {told}"
     assert keep.degraded == f"degraded: policy {OLD} stays in force, for {told}"
     assert (keep.policy, keep.failures) == (POLICY, 1)

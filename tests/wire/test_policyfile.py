@@ -139,7 +139,12 @@ def table(*lines: str, level: str = "SeparateNPU") -> str:
         ),
         pytest.param("switch.yaml", table(level="SeparateNPU"), "did you mean 'Separate'?", id="chip-level-in-switch"),
         pytest.param("switch.yaml", table('"[a,b]":', level="Separate"), "four parts in brackets", id="switch-code"),
-        pytest.param("switch.yaml", table("[a,b,c,d]:", level="Separate"), "must be text", id="unquoted-switch-code"),
+        pytest.param(
+            "switch.yaml",
+            table("[a,b,c,d]:", level="Separate"),
+            "in brackets is put in quotes",
+            id="unquoted-switch-code",
+        ),
         pytest.param("node.yaml", table('"123":', level="SeparateFault"), "8 letters or digits", id="node-code"),
         pytest.param("public.yaml", table('"12":'), "exactly 9 characters", id="public-code"),
         pytest.param("public.yaml", table(level="RestartNPU"), "has no level 'RestartNPU'", id="public-restart"),

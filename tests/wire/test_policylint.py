@@ -178,7 +178,7 @@ def test_what_an_agent_would_refuse_is_an_error(own: dict[str, str], kind: str, 
             "warning",
             "codes-lost",
             "site/chip.yaml:1",
-            "2 of the 3 codes of the shipped chip.yaml are not in it and would be unknown: 81078603, 80C98000",
+            "2 of the 3 codes of the shipped chip.yaml would be lost and unknown: 81078603, 80C98000",
             id="a-copied-table-that-lost-codes",
         ),
     ],
@@ -235,8 +235,87 @@ def test_three_long_faults_may_still_fit_into_the_window() -> None:
     assert found(rules=rules(frequency("80C98000", times=3, window=60), duration("80C98000", "RestartNPU"))) == []
 
 
-def test_a_duration_rule_that_only_sorts_out_what_is_counted_is_no_finding() -> None:
-    assert found(rules=rules(frequency("80C98000"), duration("80C98000", "SubHealthFault"))) == []
+def test_a_duration_rule_that_only_sorts_out_what_is_counted_is_worth_a_note() -> None:
+    (note,) = found(rules=rules(frequency("80C98000"), duration("80C98000", "SubHealthFault")))
+    assert kinds([note]) == [("note", "unreachable", "site/rules.yaml:3")]
+    assert note.text.endswith("it still decides which faults the frequency rule counts")
+
+
+def shipped_with(**own: str) -> list[Finding]:
+    """Findings on the whole shipped policy with files of the site's own."""
+    shipped = read_shipped("policies")
+    files = {f"site/{name}.yaml": text.encode() for name, text in own.items()}
+    replaced = {path.rpartition("/")[2] for path in files}
+    return lint({name: data for name, data in shipped.items() if name not in replaced} | files, shipped, TODAY)
+
+
+def test_an_override_that_leaves_a_shipped_rule_nothing_to_raise_is_told_at_the_override() -> None:
+    (note,) = shipped_with(overrides=override("81078603", "SeparateNPU"))
+    assert kinds([note]) == [("note", "unreachable", "site/overrides.yaml:3")]
+    assert "leaves its duration rule to PreSeparateNPU (rules.yaml:" in note.text
+    (warning,) = found(
+        rules=rules(duration("81078603", "PreSeparateNPU")), overrides=override("81078603", "SeparateNPU")
+    )
+    assert kinds([warning]) == [("warning", "unreachable", "site/overrides.yaml:3")]
+
+
+def test_an_override_that_leaves_the_rule_of_16_ports_nothing_to_raise_is_told() -> None:
+    entry = "{level: Separate, reason: r, expires: never}"
+    (note,) = shipped_with(overrides=f'version: 1\nswitch:\n  "[0x08520003,na,L2,na]": {entry}\n')
+    assert kinds([note]) == [("note", "unreachable", "site/overrides.yaml:3")]
+    assert "leaves the rule of 16 L2 ports nothing to raise" in note.text
+
+
+LOST_RULES = [
+    ("43 of the 43 frequency rules", "80C98000, 80B78000, 80B58000, …"),
+    ("1 of the 1 duration rules", "81078603"),
+    ("5 of the 5 relation rules", "8C1F8609 + 81078603, "),
+    ("2 of the 2 relation time-outs", "81078603, [0x08520003,na,L2,na]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("version: 1\n", LOST_RULES, id="version-alone"),
+        pytest.param(
+            rules(frequency("80C98000")),
+            [("42 of the 43 frequency rules", "80B78000, 80B58000, 80A18008, …"), *LOST_RULES[1:]],
+            id="one-rule",
+        ),
+        pytest.param(
+            rules(duration("81078603", "SeparateNPU", down=90)),
+            [LOST_RULES[0], *LOST_RULES[2:]],
+            id="a-changed-rule-is-not-lost",
+        ),
+    ],
+)
+def test_a_rules_file_that_drops_shipped_rules_is_told(text: str, told: list[tuple[str, str]]) -> None:
+    findings = shipped_with(rules=text)
+    assert kinds(findings) == [("warning", "rules-lost", "site/rules.yaml:1")] * len(told)
+    for finding, (number, codes) in zip(findings, told, strict=True):
+        assert finding.text.startswith(f"{number} of the shipped rules.yaml would be lost and act no more: {codes}")
+
+
+def test_a_public_table_that_drops_a_sender_is_told() -> None:
+    text = read_shipped("policies")["public.yaml"].decode().replace('  - "dpcStorage"\n', "")
+    (finding,) = shipped_with(public=text)
+    assert kinds([finding]) == [("warning", "senders-lost", "site/public.yaml:1")]
+    assert "1 of the 6 senders" in finding.text
+    assert "(RESOURCE_UNKNOWN): dpcStorage" in finding.text
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param({"rules": relation().replace("TimeOutInterval: 300", "TimeOutInterval: x")}, id="time-out"),
+        pytest.param({"rules": relation().replace("[{Trigger", "[{trigger")}, id="relation-rule"),
+        pytest.param({"chip": SHIPPED["chip.yaml"].decode().replace('"80C98000"', "80818000")}, id="row"),
+        pytest.param({"public": "version: 1\nresources: CCAE\nlevels:\n"}, id="senders"),
+    ],
+)
+def test_a_line_with_a_mistake_is_not_called_missing_too(own: dict[str, str]) -> None:
+    assert {one.severity for one in found(**own)} == {Severity.ERROR}
 
 
 def test_the_shipped_policy_has_no_finding() -> None:

@@ -4,7 +4,7 @@ The one rule: nothing that is there already is overwritten.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -35,12 +35,13 @@ def policy_folder() -> Path:
     return shipped_folder("policies")
 
 
-def export_policy(folder: Path) -> list[Path]:
-    """Write the shipped policy files into a folder, made if need be; gives the files.
+def export_policy(folder: Path, only: Collection[str] = ()) -> list[Path]:
+    """Write the shipped policy files, or `only` those named so, into a folder, made if need be; gives the files.
 
     Raises BadUsage when one of them is there already (then none is written), CannotRun when it cannot be written.
     """
-    return write_policy(folder, {n: data for n, data in read_shipped("policies").items() if n.endswith(".yaml")})
+    shipped = {name: data for name, data in read_shipped("policies").items() if name.endswith(".yaml")}
+    return write_policy(folder, {name: data for name, data in shipped.items() if not only or name in only})
 
 
 def write_policy(folder: Path, texts: Mapping[str, bytes]) -> list[Path]:

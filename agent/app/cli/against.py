@@ -95,7 +95,8 @@ def _decision_plain(decision: Decision) -> dict[str, Any]:
 
 def show_differences(out: Console, found: list[Difference]) -> None:
     """Differences for people, as a table."""
-    out.print(f"{len(found)} decisions differ" if found else "no decision differs")
+    differ = "1 decision differs" if len(found) == 1 else f"{len(found)} decisions differ"
+    out.print(differ if found else "no decision differs")
     if not found:
         return
     listing = Table(box=None, pad_edge=False, header_style="bold")

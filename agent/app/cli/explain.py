@@ -15,6 +15,7 @@ from agent.app.bootstrap import policy_folder
 from agent.app.cli.jobrules import quiet_words, relation_words
 from agent.app.cli.policy import (
     duration_words,
+    ended_plain,
     frequency_words,
     override_plain,
     override_words,
@@ -22,11 +23,12 @@ from agent.app.cli.policy import (
     policy_option,
     told,
 )
+from agent.app.cli.portrules import port_words
 from agent.app.cli.show import shown_path
 from agent.domain.effects import Effect, describe
 from agent.domain.events import Rating
-from agent.domain.policy import CODE_SHAPES, CodeRule, DurationRule, FrequencyRule, Policy, well_formed
-from agent.domain.vocab import LEVELS, SECOND, Plane, Source
+from agent.domain.policy import CODE_SHAPES, CodeRule, DurationRule, EndedOverride, FrequencyRule, Policy, well_formed
+from agent.domain.vocab import L2_LEVEL, L2_LINK_DOWN, L2_PORTS, LEVELS, SECOND, Plane, Source
 
 LOOK_UP_ORDER: Final = (Source.DCMI, Source.LINGQU, Source.IPMI, Source.DPU, Source.PUBLIC)
 """Tables asked without --source; the first that knows the code answers, the first that could hold it otherwise."""
@@ -151,8 +153,8 @@ def _in_table(in_force: Policy, code: str, source: Source, severity: int | None)
         file = _FILE_OF[plane]
         note = (
             f"{treated} To add it, write {spelled}: {{level: …, reason: …, expires: never}} under "
-            f"{file.removesuffix('.yaml')}: in an overrides.yaml (fault-agent policy export FOLDER makes one), and "
-            "give that folder as --policy."
+            f"{file.removesuffix('.yaml')}: in an overrides.yaml alone in a folder of its own (fault-agent policy "
+            "export FOLDER --only overrides.yaml makes one), and give that folder as --policy."
         )
     return _Answer(in_force.spell(source, code), source, plane, rating, in_force.rule(plane, code), effect, note)
 
@@ -172,6 +174,10 @@ def _duration(in_force: Policy, answer: _Answer) -> DurationRule | None:
 
 def _frequency(in_force: Policy, answer: _Answer) -> FrequencyRule | None:
     return in_force.frequency(answer.code) if answer.plane in (Plane.CHIP, Plane.NETWORK) else None
+
+
+def _ended(in_force: Policy, answer: _Answer) -> EndedOverride | None:
+    return in_force.ended_of(answer.plane, answer.code)
 
 
 def _file(place: str) -> str:
@@ -205,6 +211,7 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
         "meaning": row.meaning if row else "",
         "module": row.module if row else "",
         "override": override_plain(row) if row else None,
+        "ended_override": ended_plain(ended) if (ended := _ended(in_force, answer)) else None,
         "effect": _effect(effect),
         "duration": duration
         and {
@@ -235,6 +242,7 @@ def _plain(in_force: Policy, answer: _Answer) -> dict[str, Any]:
             "rank": ranks[frequency.level],
             "effect": _effect(describe(answer.plane, frequency.level)),
         },
+        "ports": list(port_words(answer.plane, answer.code)),
         "relations": list(relation_words(in_force, answer.code)),
         "quiet": list(quiet_words(answer.plane, answer.code, rating.level)),
         "note": answer.note,
@@ -259,12 +267,15 @@ def _text(in_force: Policy, answer: _Answer) -> str:
         lines.append(_line("file", _file(rating.place)))
     if answer.row is not None and answer.row.override is not None:
         lines.append(_line("override", override_words(answer.row)))
+    if ended := _ended(in_force, answer):
+        lines.append(_line("ended", f"{ended}: {ended.reason}"))
     duration = _duration(in_force, answer)
     if duration is not None:
         lines.append(_line("duration", duration_words(in_force, answer.code)))
     frequency = _frequency(in_force, answer)
     if frequency is not None:
         lines.append(_line("frequency", frequency_words(in_force, answer.code)))
+    lines += [_line("ports", words) for words in port_words(answer.plane, answer.code)]
     lines += [_line("relation", words) for words in relation_words(in_force, answer.code)]
     lines += [_line("quiet", words) for words in quiet_words(answer.plane, answer.code, rating.level)]
     if duration is not None:
@@ -276,6 +287,9 @@ def _text(in_force: Policy, answer: _Answer) -> str:
     if frequency is not None:
         lines.append(f"  once it has tripped ({frequency.level}):")
         lines += _effect_lines(describe(answer.plane, frequency.level))
+    if answer.plane is Plane.SWITCH and answer.code == L2_LINK_DOWN:
+        lines.append(f"  once {L2_PORTS} ports are down ({L2_LEVEL}):")
+        lines += _effect_lines(describe(answer.plane, L2_LEVEL))
     lines += [
         _line("also", f"{source}: {rule.level}, {rule.place}; ask with --source {source}")
         for source, rule in answer.also

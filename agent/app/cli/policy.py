@@ -15,8 +15,9 @@ from rich.table import Table
 
 from agent.app.bootstrap import export_policy, load_policy_at
 from agent.app.cli.show import console
-from agent.domain.policy import CodeRule, Policy
-from agent.domain.vocab import LEVELS, MANUAL, SECOND, Plane, Source
+from agent.domain.policy import CodeRule, EndedOverride, Policy
+from agent.domain.vocab import LEVELS, MANUAL, SECOND, Plane, Source, span_text
+from agent.wire.policyfile import FILES
 
 TABLE_SOURCES: Final[Mapping[str, Source]] = {
     "chip": Source.DCMI,
@@ -26,7 +27,7 @@ TABLE_SOURCES: Final[Mapping[str, Source]] = {
     "public": Source.PUBLIC,
 }
 SHIPPED: Final = "shipped"
-"""The word for the policy that comes with the agent, where two policies are compared."""
+"""The word for the policy that comes with the agent."""
 _ALL_LEVELS: Final = tuple(dict.fromkeys(level for levels in LEVELS.values() for level in levels))
 
 
@@ -35,14 +36,21 @@ def policy_at(path: Path | None) -> Policy:
     return load_policy_at(path)
 
 
+def policy_path(word: str | None) -> Path | None:
+    """Where a policy that a person names lies; None: the shipped one (./shipped is a folder)."""
+    return None if word is None or word == SHIPPED else Path(word)
+
+
 def policy_option(command: Any) -> Any:
     """The option --policy, the same on every verb that asks the policy."""
     return click.option(
         "--policy",
         "policy_path",
-        type=click.Path(path_type=Path),
+        metavar="PATH",
+        callback=lambda _ctx, _param, word: policy_path(word),
         help="Your policy folder or file; a file replaces the shipped one of the same name, and overrides.yaml lies "
-        "over them all. Example: --policy ./my-policy with an overrides.yaml in it.",
+        "over them all. The word shipped, or nothing: the shipped policy alone. "
+        "Example: --policy ./my-policy with an overrides.yaml in it.",
     )(command)
 
 
@@ -74,6 +82,8 @@ def show(table_name: str | None, level: str | None, policy_path: Path | None, as
 
     The digest names the content that decides: two agents with the same digest give the same levels.
     """
+    if table_name and level is not None and level not in LEVELS[Plane(table_name)]:
+        raise click.UsageError(f"the {table_name} table has no {level}; it has {', '.join(LEVELS[Plane(table_name)])}")
     in_force = policy_at(policy_path)
     names = [table_name] if table_name else list(TABLE_SOURCES)
     tables = {name: _rows(in_force, name, level) for name in names}
@@ -96,17 +106,26 @@ def _level(asked: str | None) -> str | None:
 
 @policy.command(
     short_help="Write the shipped files into a folder, to edit a copy.",
-    epilog="Example: fault-agent policy export my-policy/; fault-agent explain 80E18402 --policy my-policy/",
+    epilog="Example: fault-agent policy export my-policy/ --only overrides.yaml; "
+    "fault-agent explain 80E18402 --policy my-policy/",
 )
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--only",
+    type=click.Choice(FILES),
+    multiple=True,
+    metavar="NAME",
+    help="This file alone; may be given several times. Example: --only overrides.yaml",
+)
 @click.option("--json", "as_json", is_flag=True, help="For machines: an array of the files that were written.")
-def export(folder: Path, as_json: bool) -> None:
+def export(folder: Path, only: Sequence[str], as_json: bool) -> None:
     """Write the shipped policy files into FOLDER, to edit a copy and give it as --policy FOLDER.
 
-    A file that is left out of that folder is the shipped one, so keep only those you change; to rate single codes
-    otherwise, overrides.yaml alone is enough. Nothing is overwritten.
+    A file that is left out of that folder is the shipped one, and a copy stays as it is when a new version brings new
+    codes, so keep only those you change; to rate single codes otherwise, --only overrides.yaml is enough. Nothing is
+    overwritten.
     """
-    written = [str(path) for path in export_policy(folder)]
+    written = [str(path) for path in export_policy(folder, only)]
     click.echo(json.dumps(written, indent=2, ensure_ascii=False) if as_json else "\n".join(written))
 
 
@@ -169,6 +188,19 @@ def _plain(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
             }
             for rule in in_force.frequencies.values()
         ],
+        "relations": [
+            {
+                "trigger": rule.trigger,
+                "relations": list(rule.relations),
+                "strategy": rule.strategy,
+                "place": rule.place,
+            }
+            for rule in in_force.relations
+        ],
+        "relation_timeouts": [
+            {"code": code, "time_out_s": span // SECOND} for code, span in in_force.relation_timeouts.items()
+        ],
+        "ended_overrides": [ended_plain(one) for one in in_force.ended],
         "public_resources": sorted(in_force.public_resources),
         "unknown_held_level": in_force.unknown_held_level,
     }
@@ -183,7 +215,9 @@ def _print(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
         for level, number in _counts(rows).items():
             counts.add_row(name, level, str(LEVELS[Plane(name)][level]), str(number))
     out.print(counts)
-    if listed:
+    if listed and not any(tables.values()):
+        out.print("\nno code is listed there")
+    elif listed:
         listing = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("code", "level", "plane", "meaning", "where"):
             listing.add_column(column, overflow="fold")
@@ -197,16 +231,35 @@ def _print(in_force: Policy, tables: Mapping[str, Sequence[CodeRule]], *, listed
     for table in TABLE_SOURCES:
         for rule in getattr(in_force, table).values():
             if rule.override is not None:
-                out.print(f"override  {table} {rule.code}: {rule.level}, {override_words(rule)}")
+                out.print(f"override  {table} {rule.code}: {rule.level}, {override_words(rule)}", soft_wrap=True)
+    for ended in in_force.ended:
+        out.print(f"ended     {ended}: {ended.reason}", soft_wrap=True)
     for duration in in_force.durations.values():
-        out.print(f"duration  {duration.code}: {duration_words(in_force, duration.code)}")
+        out.print(f"duration  {duration.code}: {duration_words(in_force, duration.code)}", soft_wrap=True)
     several = len(in_force.frequencies)
     out.print(
         f"frequency {several} codes have a rule; fault-agent explain CODE tells it" if several else "frequency none"
     )
+    for relation in in_force.relations:
+        waits = " and ".join(
+            f"{code} ({span_text(in_force.relation_timeouts.get(code, 0))})" for code in relation.relations
+        )
+        out.print(f"relation  {relation.trigger} with {waits}: {relation.strategy} ({relation.place})", soft_wrap=True)
     out.print(f"public    {', '.join(sorted(in_force.public_resources)) or 'no resource is listened to'}")
     out.print(f"unknown   a held chip code is shown as {in_force.unknown_held_level}")
     out.print(f"digest    {in_force.digest}")
+
+
+def ended_plain(one: EndedOverride) -> dict[str, str]:
+    """An override that holds no longer, for machines."""
+    return {
+        "table": one.table,
+        "code": one.code,
+        "level": one.level,
+        "place": one.place,
+        "reason": one.reason,
+        "expires": one.expires.isoformat(),
+    }
 
 
 def override_plain(rule: CodeRule) -> dict[str, str | None] | None:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from agent.app.cli.against import difference_plain, judged_twice, show_differences
-from agent.app.cli.policy import SHIPPED, policy_at
-from agent.app.cli.show import console
+from agent.app.cli.policy import policy_at, policy_path
+from agent.app.cli.show import console, counted
 from agent.app.policydiff import Changes, diff
 from agent.app.settings import load_settings
 from agent.domain.policy import CodeRule
@@ -32,7 +32,13 @@ def changes_plain(changes: Changes, before: str, after: str) -> dict[str, Any]:
             for one in changes.codes
         ],
         "rules": [
-            {"kind": one.kind, "code": one.what, before: one.before or None, after: one.after or None}
+            {
+                "kind": one.kind,
+                "code": one.what,
+                before: one.before or None,
+                after: one.after or None,
+                "place": one.place or None,
+            }
             for one in changes.rules
         ],
     }
@@ -53,7 +59,7 @@ def show_changes(out: Console, changes: Changes, before: str, after: str) -> Non
         row = one.after or one.before
         listing.add_row(one.table, one.code, _level(one.before), _level(one.after), row.place if row else "")
     for rule in changes.rules:
-        listing.add_row(rule.kind, rule.what, rule.before or "none", rule.after or "none", "")
+        listing.add_row(rule.kind, rule.what, rule.before or "none", rule.after or "none", rule.place)
     out.print(listing)
 
 
@@ -81,7 +87,7 @@ def diff_command(
     A and B are policy folders or files, each laid over the shipped policy, or the word `shipped`. With --events both
     judge the recording, and the decisions that differ are told. Exit code 1: something differs.
     """
-    paths = _policy_path(before), _policy_path(after)
+    paths = policy_path(before), policy_path(after)
     old, new = (policy_at(path) for path in paths)
     changes = diff(old, new)
     decisions = None
@@ -101,13 +107,11 @@ def diff_command(
         out = console()
         out.print(f"A  {old.digest[:12]}  {before}")
         out.print(f"B  {new.digest[:12]}  {after}")
-        out.print(f"{len(changes.codes)} codes and {len(changes.rules)} rules or settings differ; {changes.same} alike")
+        codes, same = counted(len(changes.codes), "code"), counted(changes.same, "code")
+        rules = "1 rule or setting" if len(changes.rules) == 1 else f"{len(changes.rules)} rules or settings"
+        out.print(f"{codes} and {rules} different, {same} alike")
         show_changes(out, changes, "A", "B")
         if decisions is not None:
             show_differences(out, decisions)
     if changes or decisions:
         raise click.exceptions.Exit(EXIT_FINDINGS)
-
-
-def _policy_path(word: str) -> Path | None:
-    return None if word == SHIPPED else Path(word)

@@ -14,11 +14,11 @@ import click
 from agent.app.bootstrap import read_mindcluster, write_policy
 from agent.app.cli.policy import policy_at, policy_option
 from agent.app.cli.policydiff import changes_plain, show_changes
-from agent.app.cli.show import console
-from agent.app.policydiff import Changes
+from agent.app.cli.show import console, counted
+from agent.app.policydiff import Changes, lost_rules
 from agent.app.policydiff import coverage as compare
 from agent.domain.policy import Policy
-from agent.wire.mindcluster import COMPONENTS, Entry, Foreign, policy_texts, read_foreign
+from agent.wire.mindcluster import COMPONENTS, Entry, Foreign, kept_rules, policy_texts, read_foreign
 from agent.wire.mindcluster.entries import HARMLESS
 
 EXIT_FINDINGS: Final = 1
@@ -47,13 +47,14 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
     """Read each FILE as the MindCluster component does that it is made for, and write it as a policy file.
 
     A FILE is faultCode.json, SwitchFaultCode.json, faultCustomization.json (device-plugin), NodeDConfiguration.json
-    (NodeD), publicFaultConfiguration.json, relationFaultCustomization.json, faultDuration.json (ClusterD), or a
-    ConfigMap that holds some of them. Every entry gets a verdict: taken; changed (its component takes it as something
-    else); repeated (another entry counts); skipped (its component skips it); impossible (taken there, but without
-    effect, or cannot be said here); unused. What the component would refuse as a whole is refused here.
+    (NodeD), publicFaultConfiguration.json or publicCustomization.json, relationFaultCustomization.json,
+    faultDuration.json (ClusterD), or a ConfigMap that holds some of them. Every entry gets a verdict: taken; changed
+    (its component takes it as something else); repeated (another entry counts); skipped (its component skips it);
+    impossible (taken there, but without effect, or cannot be said here); unused. What the component would refuse as a
+    whole is refused here.
 
-    Meanings, and unknown_held_level, come from the policy in force. Nothing is overwritten. Exit code 1: a file was
-    refused, or an entry is neither taken nor repeated.
+    Meanings, unknown_held_level, and rules that no FILE holds, come from the policy in force, and it is said which.
+    Nothing is overwritten. Exit code 1: a file was refused, or an entry is neither taken nor repeated.
     """
     in_force = policy_at(policy_path)
     read = [read_mindcluster(path, name) for path in files]
@@ -66,6 +67,10 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
         plain = {
             "files": [_plain(file, in_force) for file in found],
             "not_read": beside,
+            "kept": [
+                {"what": what, "file": missing, "refused": refused}
+                for what, missing, refused in kept_rules(found, in_force)
+            ],
             "policy_files": sorted(texts),
             "written": [str(path) for path in written],
         }
@@ -73,6 +78,9 @@ def import_(files: Sequence[Path], out: Path | None, name: str | None, policy_pa
     else:
         for file in found:
             _tell(file, in_force)
+        for what, missing, refused in kept_rules(found, in_force):
+            mark, why = ("!", "was refused") if refused else (" ", "is not among the files")
+            click.echo(f"{mark} rules.yaml has the {what} of the policy in force: {missing} {why}")
         for note in beside:
             click.echo(f"! not read: {note}")
         for path in written:
@@ -110,9 +118,15 @@ def _tell(file: Foreign, in_force: Policy) -> None:
             click.echo(f"  {mark} {entry.verdict:<10} {entry.place}  {entry.what}: {entry.reason}")
     if lost := _lost(file, in_force):
         first = ", ".join(lost[:5]) + (", …" if len(lost) > 5 else "")
-        click.echo(
-            f"  {len(lost)} codes of the {file.table} table in force are not in it, and would be unknown: {first}"
-        )
+        what = f"{counted(len(lost), 'code')} of the {file.table} table in force"
+        click.echo(f"  {what} not in it, which would be unknown: {first}")
+    gone: dict[str, list[str]] = {}
+    for kind, code in [] if file.refusal else lost_rules(file, in_force):
+        gone.setdefault(kind, []).append(code)
+    for kind, codes in gone.items():
+        what = counted(len(codes), kind if kind in ("sender", "relation time-out") else f"{kind} rule")
+        then = "whose records would be refused" if kind == "sender" else "which would hold no longer"
+        click.echo(f"  {what} in force not in it, {then}: {', '.join(codes[:5])}{', …' if len(codes) > 5 else ''}")
 
 
 def _lost(file: Foreign, in_force: Policy) -> list[str]:
@@ -141,6 +155,7 @@ def _plain(file: Foreign, in_force: Policy) -> dict[str, Any]:
             for entry in file.entries
         ],
         "would_be_unknown": _lost(file, in_force),
+        "would_be_lost": [{"kind": kind, "code": code} for kind, code in lost_rules(file, in_force)],
     }
 
 
@@ -196,10 +211,9 @@ def _tell_coverage(file: Foreign, changes: Changes) -> None:
     if file.table:
         lacking = sum(one.after is None for one in changes.codes)
         ours = sum(one.before is None for one in changes.codes)
-        out.print(
-            f"{file.name}: {changes.same} codes alike, {len(changes.codes) - lacking - ours} rated otherwise, "
-            f"{lacking} lacking here, {ours} lacking there"
-        )
+        otherwise = len(changes.codes) - lacking - ours
+        missing = f"{lacking} lacking here, {ours} lacking there"
+        out.print(f"{file.name}: {counted(changes.same, 'code')} alike, {otherwise} rated otherwise, {missing}")
     else:
-        out.print(f"{file.name}: {len(changes.rules)} rules differ")
+        out.print(f"{file.name}: {counted(len(changes.rules), 'difference')} in its rules")
     show_changes(out, changes, "there", "here")

@@ -12,6 +12,8 @@ from typing import Final
 import click
 
 from agent.app.bootstrap import policy_files
+from agent.app.cli.policy import policy_path
+from agent.app.cli.show import counted
 from agent.wire.policylint import Finding, Severity, lint
 
 EXIT_FINDINGS: Final = 1
@@ -25,8 +27,8 @@ error    what an agent would refuse: a code in two levels or listed twice, a lev
          not have, a rule out of its range, a frequency rule to anything but ManuallySeparateNPU
          without a ReleaseTimeWindow, an override without reason or last day …
 warning  what it would take, and hardly anybody meant: expired, changes-nothing, shadowed, unreachable,
-         unlisted-code, codes-lost
-note     adds-code, expires-soon
+         unlisted-code, codes-lost, rules-lost, senders-lost
+note     adds-code, expires-soon, and unreachable of a rule that still decides what is counted
 
 Exit code 1: an error or a warning was found.
 """
@@ -38,7 +40,7 @@ Exit code 1: an error or a warning was found.
     short_help="Find mistakes, and what changes nothing or has expired.",
     epilog="Examples: fault-agent policy lint mine/; fault-agent policy lint mine/ --on 2027-01-01",
 )
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.argument("path", required=False, callback=lambda _ctx, _param, word: policy_path(word))
 @click.option(
     "--on",
     "day",
@@ -67,5 +69,5 @@ def _tell(found: list[Finding], on: date) -> None:
         kind = "" if finding.severity is Severity.ERROR else f" {finding.kind}"
         click.secho(f"{finding.place}: {finding.severity}{kind}: {finding.text}", fg=_COLOUR[finding.severity])
     counts = Counter(finding.severity for finding in found)
-    words = ", ".join(f"{counts[severity]} {severity}{'' if counts[severity] == 1 else 's'}" for severity in Severity)
+    words = ", ".join(counted(counts[severity], severity) for severity in Severity)
     click.echo(f"{words} on {on.isoformat()}")

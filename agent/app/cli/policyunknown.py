@@ -78,7 +78,10 @@ def _tell(found: list[SeenCode]) -> None:
         named = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
         listing.add_row(one.code, one.plane, became, str(one.times), str(one.active), named, utc_text(one.last))
     out.print(listing)
-    out.print("\nTo add them, in overrides.yaml (fault-agent policy export FOLDER makes one), each with its level:")
+    out.print(
+        "\nTo add them, each with its level, in an overrides.yaml alone in a folder of its own, which --policy takes\n"
+        "(fault-agent policy export FOLDER --only overrides.yaml makes one):"
+    )
     for table in dict.fromkeys(map(_table_of, found)):
         out.print(f"{table}:")
         for one in found:

@@ -61,6 +61,11 @@ def folded(label: str, text: str, width: int = 10) -> list[str]:
     ) or [lead.rstrip()]
 
 
+def counted(number: int, what: str) -> str:
+    """A number with its noun: `1 code`, `2 codes`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def utc_clock(at: int) -> tuple[str, str]:
     """Day and clock of a Unix time in ms, in UTC: `2026-01-01`, `00:00:05.250`; no day when no clock was known yet."""
     if at <= 0:

@@ -25,7 +25,7 @@ from agent.app.bootstrap import (
 from agent.app.cli.account import Account, echo_summary
 from agent.app.cli.against import difference_plain, judged_twice, show_differences
 from agent.app.cli.places import LinePlaces
-from agent.app.cli.policy import SHIPPED, policy_option
+from agent.app.cli.policy import SHIPPED, policy_option, policy_path
 from agent.app.cli.show import console, program
 from agent.app.cli.timeline import LEGEND, Timeline
 from agent.app.settings import Settings, load_settings
@@ -108,7 +108,7 @@ def _what_next(out: Path) -> None:
 @click.option("--out", type=_PATH, help="Folder for documents, reasons and state; a new or empty one.")
 @click.option(
     "--against",
-    type=_PATH,
+    metavar="PATH",
     help="Another policy folder or file, or the word shipped: judge by both and tell the decisions that differ, "
     "without --out. Example: replay night.jsonl --cluster objects/ --policy mine/ --against next/",
 )
@@ -120,7 +120,7 @@ def replay(
     events: Path,
     cluster: Path,
     out: Path | None,
-    against: Path | None,
+    against: str | None,
     goes_on: bool,
     config: Path | None,
     policy_path: Path | None,
@@ -155,10 +155,10 @@ def replay(
 
 
 def _compared(
-    events: Path, cluster: Path, settings: Settings, policy: Path | None, against: Path, as_json: bool
+    events: Path, cluster: Path, settings: Settings, policy: Path | None, against: str, as_json: bool
 ) -> None:
     """Tell which decisions of a recording differ between two policies. Raises Exit when there are any."""
-    other = None if str(against) == SHIPPED else against
+    other = policy_path(against)
     names = (policy, other)
     digests = [load_policy_at(path, recorded_day(events)).digest for path in names]
     found = judged_twice(events, cluster, settings, policy, other)

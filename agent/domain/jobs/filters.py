@@ -1,14 +1,16 @@
 """What a job's PodGroup asks to be kept quiet: annotations `huawei.com/schedule.filter.faultCode` and `.faultLevel`.
 
-The one rule: nothing of a text is dropped in silence: a bad span counts as the default, and each is a finding.
+The one rule: nothing of a text is dropped in silence: a bad span counts as the default, a name that no fault can have
+counts for nothing, and each is a finding.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
-from agent.domain.vocab import SECOND, Millis
+from agent.domain.vocab import CHIP_LEVELS, SECOND, SWITCH_LEVELS, Millis
 
 FILTER_CODES: Final = "huawei.com/schedule.filter.faultCode"
 FILTER_LEVELS: Final = "huawei.com/schedule.filter.faultLevel"
@@ -18,6 +20,11 @@ MOST_S: Final = 86_400
 
 _WIDE: Final = str.maketrans("，：", ",:")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
+_CODE: Final = re.compile(r"(?:0X)?[0-9A-F]{1,9}|[!-~]{9}|(?=.{1,50}\Z)\[[^\[\],]+(?:,[^\[\],]+){3}\]")
+"""A chip's code, a public one, a switch's: what a quiet rule may hold, in capitals. Whether a table lists it is not
+asked, for the policy may be another one tomorrow."""
+_LEVELS: Final = {level.upper(): level for level in (*CHIP_LEVELS, *SWITCH_LEVELS) if level != "NormalNPU"}
+"""Levels of the faults that can be kept quiet; those of servers' own parts and of DPUs never are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +42,17 @@ def filter_key(name: str) -> str:
     return text if text.startswith("[") else text.removeprefix("0X").lstrip("0") or text[-1:]
 
 
-def parse_filter(text: str) -> Filter:
-    """Read `key[:seconds],…`; commas and colons may be full-width, codes of switches stand in brackets.
+def job_filters(annotations: Mapping[str, str]) -> Mapping[str, Filter]:
+    """Both filters of a job, by annotation."""
+    return {
+        FILTER_CODES: parse_filter(annotations.get(FILTER_CODES, "")),
+        FILTER_LEVELS: parse_filter(annotations.get(FILTER_LEVELS, ""), levels=True),
+    }
 
-    Of a key that stands twice the last span counts.
+
+def parse_filter(text: str, *, levels: bool = False) -> Filter:
+    """Read `key[:seconds],…`; commas and colons may be full-width, codes of switches stand in brackets. Keys are codes,
+    or levels. Of a key that stands twice the last span counts.
     """
     spans: dict[str, Millis] = {}
     problems: list[str] = []
@@ -48,6 +62,11 @@ def parse_filter(text: str) -> Filter:
         key = filter_key(name)
         if not key or (item.startswith("[") and not end):
             problems.append(f"{item!r:.60} names nothing")
+            continue
+        wrong = _no_level(name) if levels else _no_code(name)
+        if wrong:
+            problems.append(f"{item!r:.60}: {wrong}")
+        if key not in _LEVELS if levels else wrong:
             continue
         seconds = DEFAULT_S
         if rest:
@@ -59,6 +78,23 @@ def parse_filter(text: str) -> Filter:
                 seconds = int(given)
         spans[key] = Millis(seconds * SECOND)
     return Filter(spans, tuple(problems))
+
+
+def _no_code(name: str) -> str:
+    """What is wrong with the name of a code; empty: nothing."""
+    if _CODE.fullmatch("".join(name.split()).upper()):
+        return ""
+    return "no fault has such a code: 1 to 9 hex digits, or a switch's four parts in brackets; nothing is kept quiet"
+
+
+def _no_level(name: str) -> str:
+    """What is wrong with the name of a level; empty: nothing. In another case it counts, and is told nevertheless."""
+    level = _LEVELS.get(filter_key(name))
+    if level is not None:
+        return "" if level == "".join(name.split()) else f"the level is written {level}; it counts as that"
+    near = get_close_matches(filter_key(name)[:64], _LEVELS, n=1, cutoff=0.5)
+    meant = f"did you mean {_LEVELS[near[0]]}?" if near else f"there is {', '.join(_LEVELS.values())}"
+    return f"no level, and nothing is kept quiet; {meant}"
 
 
 def _items(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, parse_filter
+from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, job_filters
 from agent.domain.vocab import JobId, Millis, NodeName
 
 
@@ -363,7 +363,7 @@ def parse_labels(
     scheduling = label("fault-scheduling", *(s for s in FaultScheduling if s and s is not FaultScheduling.BAD))
     if not scheduling and labels.get("fault-scheduling"):
         scheduling = FaultScheduling.BAD
-    filters = {key: parse_filter(annotations.get(key, "")) for key in (FILTER_CODES, FILTER_LEVELS)}
+    filters = job_filters(annotations)
     for key, found in filters.items():
         findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS

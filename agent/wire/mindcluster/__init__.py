@@ -5,6 +5,6 @@ The one rule: every entry of a file gets a verdict, and what its component would
 
 from agent.wire.mindcluster.entries import Entry, Foreign, Verdict
 from agent.wire.mindcluster.files import COMPONENTS, read_foreign
-from agent.wire.mindcluster.texts import policy_texts
+from agent.wire.mindcluster.texts import kept_rules, policy_texts
 
-__all__ = ["COMPONENTS", "Entry", "Foreign", "Verdict", "policy_texts", "read_foreign"]
+__all__ = ["COMPONENTS", "Entry", "Foreign", "Verdict", "kept_rules", "policy_texts", "read_foreign"]

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from agent.errors import BadInput
-from agent.wire.yamlnodes import MAX_BYTES, shown
+from agent.wire.yamlnodes import MAX_BYTES, nearest, shown
 
 _INT64: Final = 2**63
+_MOST_MEANT: Final = 20
+"""Wrong names of one object that get the nearest right one: a search each, and a file may hold a million."""
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -64,7 +66,8 @@ def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any]
     for key, item in value:
         name = exact.get(key) or folded.get(key.casefold())
         if name is None:
-            lost.append((clean(key), "its component knows no such key"))
+            meant = nearest(clean(key), names) if len(lost) < _MOST_MEANT else ""
+            lost.append((clean(key), f"its component knows no such key{meant}"))
         elif isinstance(item, Pairs) and isinstance(found.get(name), Pairs):
             if name not in ours:
                 ours.add(name)

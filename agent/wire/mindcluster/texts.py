@@ -35,6 +35,28 @@ def policy_texts(files: Sequence[Foreign], known: Policy) -> dict[str, str]:
     return found
 
 
+def kept_rules(files: Sequence[Foreign], known: Policy) -> list[tuple[str, str, bool]]:
+    """What the rules.yaml of `policy_texts` has from `known`: in words, the file that would hold it, and whether that
+    was given and refused. Empty when no rules.yaml is made.
+    """
+    given = {file.name: bool(file.refusal) for file in files if not file.table}
+    if all(given.values()):
+        return []
+    numbers = {
+        "faultCustomization.json": (
+            (len(known.frequencies), "frequency rule"),
+            (len(known.durations), "duration rule"),
+        ),
+        "relationFaultCustomization.json": ((len(known.relations), "relation rule"),),
+        "faultDuration.json": ((len(known.relation_timeouts), "relation time-out"),),
+    }
+    return [
+        (" and ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in kinds), name, name in given)
+        for name, kinds in numbers.items()
+        if given.get(name, True)
+    ]
+
+
 def _table(file: Foreign, known: Policy) -> str:
     lines = [_HEAD.format(names=file.name, version=VERSION).rstrip()]
     if file.table == "public":

@@ -165,6 +165,17 @@ def test_every_label_is_read() -> None:
     )
 
 
+def test_a_filter_that_names_what_does_not_exist_is_a_finding_of_the_job() -> None:
+    annotations = {
+        "huawei.com/schedule.filter.faultLevel": "RestartReqest:30",
+        "huawei.com/schedule.filter.faultCode": "80G:10",
+    }
+    _, findings = parse_labels(JOB, {}, annotations)
+    assert [one.code for one in findings] == [FindingCode.ANNOTATION_BAD] * 2
+    assert "schedule.filter.faultCode: '80G:10': no fault has such a code" in findings[0].reason
+    assert "schedule.filter.faultLevel: 'RestartReqest:30': no level" in findings[1].reason
+
+
 @pytest.mark.parametrize(
     ("labels", "pod_only"),
     [

@@ -11,7 +11,7 @@ def test_names_are_found_in_any_case_and_the_last_of_a_name_counts() -> None:
     assert found == {"EventId": ["b"]}
     assert other == [
         ("EventId", "stands again further down, and the last one counts"),
-        ("More", "its component knows no such key"),
+        ("More", "its component knows no such key; there is EventId"),
     ]
 
 
