@@ -62,7 +62,11 @@ async def end_recoveries(
     for decision in verdict.decisions:
         tell(decision)
     await flush()
-    await ledgers.store(book)
+    for one, place, why in await ledgers.store(book):
+        if one == job:  # what cannot be kept is not begun: the document stays as it is
+            tell(Decision(now, Reason.DOCUMENT_REFUSED, job=job, detail=why, document=place))
+            namespace, _, name = place.partition("/")
+            return Published(namespace, name, Reason.DOCUMENT_REFUSED, why)
     last: Published | None = None
     for _ in range(ROUNDS):
         done, seen = await press.publish("reset", job, now)

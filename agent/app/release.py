@@ -97,13 +97,14 @@ async def release(
         # Acting anew begins anew: what happens in between is then from before it.
         cluster = replace(cluster, act_since=None)
     evolve(book, Verdict(cluster=cluster))
-    await ledgers.store(book)
+    refused = await ledgers.store(book)
     press = Press(book, letting.store, ledgers, replace(letting.wishes, mode=Mode.ACT))
     known = {*book.ledgers, *(job.id for job in book.jobs.jobs())}
     of_chosen = {ledgers.place_of(job) for job in jobs or ()}
     done = [
         Released(place, one.reason, one.detail) for place, one in unread.items() if jobs is None or place in of_chosen
     ]
+    done += [Released(place, Reason.DOCUMENT_REFUSED, why) for _, place, why in refused]
     for job in sorted((known if jobs is None else jobs) - book.frozen):
         done += await _of_job(letting, book, press, ledgers, job, now)
     if jobs is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, the_demo
-from rig import T0, Disk, Rig
+from rig import T0, Disk, Rig, WatchedStore
 from virtualtime import VirtualTime
 
 from agent.adapters.memory import MemoryDocumentStore
@@ -21,8 +21,8 @@ from agent.app.settings import settings_from
 from agent.domain.events import Decision
 from agent.domain.lease import LeaseTimes
 from agent.domain.vocab import Millis, Reason
-from agent.errors import BadUsage, CannotRun, Fenced
-from agent.ports import DocumentStore
+from agent.errors import BadUsage, CannotRun, Fenced, Refused
+from agent.ports import ConfigMap, DocumentStore
 from agent.wire.ledgerfile import LEDGER_KEY
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
@@ -199,6 +199,40 @@ async def test_a_later_term_fences_and_this_one_is_kept() -> None:
     assert json.loads(data[LEDGER_KEY])["term"] == 7
     with pytest.raises(Fenced):
         await let_go_of(rig, term=6)
+
+
+class Refusing(WatchedStore):
+    """A store that takes no document of this name."""
+
+    name = ""
+
+    async def put(self, document: ConfigMap) -> ConfigMap:
+        if document.name == self.name:
+            raise Refused(f"{document.name}: no right")
+        return await super().put(document)
+
+
+async def test_what_cannot_be_kept_in_the_job_s_ledger_is_not_done_and_told() -> None:
+    rig = await stopped()
+    before = await reset_json(rig)
+    store = Refusing(rig.disk.store)
+    store.name = f"fault-agent-job-{DEMO_JOB.partition('/')[2]}"
+    found = await let_go_of(rig, store=store)
+    assert of(found, f"train/{store.name}").reason is Reason.DOCUMENT_REFUSED
+    assert RESET not in [one.document for one in found]
+    assert await reset_json(rig) == before
+    live = await rig.disk.store.get(*RESET.split("/"))
+    assert live is not None
+    assert live.annotations == {"fault-agent/cluster": "solo"}
+
+
+async def test_a_cluster_s_ledger_that_is_refused_is_told_and_holds_up_no_job() -> None:
+    rig = await stopped()
+    store = Refusing(rig.disk.store)
+    store.name = "fault-agent-cluster"
+    found = await let_go_of(rig, store=store)
+    assert of(found, "fault-agent/fault-agent-cluster").reason is Reason.DOCUMENT_REFUSED
+    assert (await reset_json(rig))["RankList"] == []
 
 
 # --- under the lease ---------------------------------------------------------------------------------------------
