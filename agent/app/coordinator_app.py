@@ -13,7 +13,7 @@ from agent.app.abreast import abreast, together
 from agent.app.causes import Causes
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
-from agent.app.publisher import Documents, Published
+from agent.app.publisher import Documents, Published, claimed_by_other
 from agent.app.slots import Slot, Slots
 from agent.app.trouble import defect
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
@@ -240,7 +240,7 @@ class Coordinator:
             except BaseException:
                 self._looks.add(job)
                 raise
-            if info is not None:
+            if info is not None and not claimed_by_other(live, self.book.cluster_id):
                 verdict = adopt(self.book, job, info, now)
                 if verdict.ledgers:
                     self._take(verdict, job, {})

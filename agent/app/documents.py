@@ -59,8 +59,13 @@ def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | N
                 book.known_records[JobId(job)] = known.total
 
 
-def barred(live: ConfigMap | None, manager: str, sole_writer: bool) -> Rendered | None:
-    """FOREIGN_WRITER_LIVE when somebody else has a hand in the object and nobody declared us its sole writer."""
+def barred(live: ConfigMap | None, manager: str, sole_writer: bool, declared: bool = False) -> Rendered | None:
+    """FOREIGN_WRITER_LIVE when somebody else has a hand in the object and nobody declared us its sole writer, or when
+    the plugin is declared to be at work, also before its first write.
+    """
+    if declared:
+        detail = "the settings say volcano: alive, and its plugin writes it anew each second from memory; compared only"
+        return Rendered(Reason.FOREIGN_WRITER_LIVE, detail=detail)
     others = foreign_writers(live, manager)
     if not others or sole_writer:
         return None

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
+from agent.app.publisher import Published
 from agent.domain.cluster import ClusterBook, Verdict, evolve
 from agent.domain.cluster import leave_act as decide_leaving
 from agent.domain.events import Decision
-from agent.domain.vocab import Millis, Mode, Reason
+from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.ports import DocumentStore
 
 ROUNDS = 4
@@ -41,20 +42,41 @@ async def leave_act(
         await ledgers.store(book)
     press = Press(book, store, ledgers, replace(wishes, mode=Mode.ACT))
     for job in sorted(job for job, ledger in book.ledgers.items() if ledger.courses):
-        verdict = decide_leaving(book, job, now)
-        evolve(book, verdict)
-        for decision in verdict.decisions:
-            tell(decision)
-        await flush()
+        await end_recoveries(book, press, ledgers, job, now, tell, flush)
+
+
+async def end_recoveries(
+    book: ClusterBook,
+    press: Press,
+    ledgers: Ledgers,
+    job: JobId,
+    now: Millis,
+    tell: Callable[[Decision], None],
+    flush: Callable[[], Awaitable[None]],
+) -> Published | None:
+    """Take every entry that one job's ledger has out of its reset.json; what became of the document, None: there was
+    nothing to end. Raises Unavailable, Fenced.
+    """
+    verdict = decide_leaving(book, job, now)
+    evolve(book, verdict)
+    for decision in verdict.decisions:
+        tell(decision)
+    await flush()
+    for one, place, why in await ledgers.store(book):
+        if one == job:  # what cannot be kept is not begun: the document stays as it is
+            tell(Decision(now, Reason.DOCUMENT_REFUSED, job=job, detail=why, document=place))
+            namespace, _, name = place.partition("/")
+            return Published(namespace, name, Reason.DOCUMENT_REFUSED, why)
+    last: Published | None = None
+    for _ in range(ROUNDS):
+        done, seen = await press.publish("reset", job, now)
+        evolve(book, seen)
         await ledgers.store(book)
-        for _ in range(ROUNDS):
-            done, seen = await press.publish("reset", job, now)
-            evolve(book, seen)
-            await ledgers.store(book)
-            if done is not None and done.reason is not Reason.UNCHANGED:
-                place = f"{done.namespace}/{done.name}"
-                tell(Decision(now, done.reason, job=job, detail=done.detail, document=place))
-            ledger = book.ledgers.get(job)
-            if ledger is None or not ledger.courses or done is None or done.reason is Reason.DOCUMENT_REFUSED:
-                break
-        await flush()
+        if done is not None and done.reason is not Reason.UNCHANGED:
+            tell(Decision(now, done.reason, job=job, detail=done.detail, document=done.place))
+        last = done or last
+        ledger = book.ledgers.get(job)
+        if ledger is None or not ledger.courses or done is None or done.reason is Reason.DOCUMENT_REFUSED:
+            break
+    await flush()
+    return last

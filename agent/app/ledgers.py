@@ -105,6 +105,10 @@ class Ledgers:
             return
         self._stored[key] = document
 
+    def place_of(self, job: JobId) -> str:
+        """`namespace/name` of a job's ledger."""
+        return "/".join(_key_of(job))
+
     def note_plan(self, book: ClusterBook, job: JobId) -> None:
         """The job's newest rail plan goes with its ledger from now on."""
         plan = book.plans[job]

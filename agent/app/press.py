@@ -45,7 +45,7 @@ class Press:
         self.book = book
         self._ledgers = ledgers
         self._wishes = wishes
-        self._publisher = Publisher(store, wishes.manager)
+        self._publisher = Publisher(store, book.cluster_id)
         self.gone: set[JobId] = set()
         """Jobs that were there and are no more: they leave remain-retry-times."""
 
@@ -75,7 +75,7 @@ class Press:
     def _vcjob(self, live: ConfigMap | None) -> Rendered:
         if live is not None:
             self.look_for_volcano(live)
-        barred = docs.barred(live, self._wishes.manager, self._wishes.vcjob_sole)
+        barred = docs.barred(live, self._wishes.manager, self._wishes.vcjob_sole, self.book.limits.volcano is True)
         return barred or docs.render_vcjob(self.book, frozenset(self.gone), live)
 
     async def _publish_records(self) -> Published | None:
@@ -84,7 +84,7 @@ class Press:
             return None
 
         def render(live: ConfigMap | None) -> Rendered:
-            barred = docs.barred(live, wishes.manager, wishes.reschedule_sole)
+            barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
             return barred or docs.render_reschedule(self.book, live)
 
         return await self._publisher.publish(

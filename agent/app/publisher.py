@@ -11,13 +11,16 @@ from typing import Protocol
 from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from agent.domain.vocab import Mode, Reason
-from agent.errors import AgentError, BadDocument, Verdict
+from agent.errors import AgentError, BadDocument, Conflict, Verdict
 from agent.ports import ConfigMap
 
 CONFLICT_TRIES = 8
 """Lost races in a row before the document waits for its next cause; a fighting writer is met without a fight."""
 HARD_LIMIT = 1_048_576
 """The API server's own limit over the sum of all data, bytes."""
+CLUSTER_ANNOTATION = "fault-agent/cluster"
+"""On every document that we have written: the cluster.id of the agent that writes it. An agent of another id leaves it
+alone, whatever the settings say of other writers; `fault-agent release` takes it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,12 @@ class Published:
         return f"{self.namespace}/{self.name}"
 
 
+def claimed_by_other(live: ConfigMap | None, cluster: str) -> str:
+    """The cluster.id of another agent that the document says it is written by; empty: none."""
+    owner = live.annotations.get(CLUSTER_ANNOTATION, "") if live is not None else ""
+    return owner if owner != cluster else ""
+
+
 class Documents(Protocol):
     """What a publisher asks of a DocumentStore; the object that `get` gives may be the one last seen."""
 
@@ -70,9 +79,10 @@ class Documents(Protocol):
 class Publisher:
     """Writes through a store; a document that was refused is parked by itself and the others go on."""
 
-    def __init__(self, store: Documents, manager: str) -> None:
+    def __init__(self, store: Documents, cluster: str) -> None:
+        """`cluster`: this agent's cluster.id."""
         self._store = store
-        self._manager = manager
+        self._cluster = cluster
 
     async def publish(self, namespace: str, name: str, render: Render, mode: Mode = Mode.ACT) -> Published:
         """Bring one document to what `render` wants of the live object.
@@ -103,6 +113,13 @@ class Publisher:
 
     async def _once(self, namespace: str, name: str, render: Render, mode: Mode) -> Published:
         live = await self._store.get(namespace, name)
+        other = claimed_by_other(live, self._cluster)
+        if other:
+            detail = (
+                f"the agent of cluster {other!r} writes it (annotation {CLUSTER_ANNOTATION}), this one is of"
+                f" {self._cluster!r}; it is left alone until that one lets go of it (fault-agent release)"
+            )
+            return Published(namespace, name, Reason.FOREIGN_WRITER_LIVE, detail, live=live)
         wanted = render(live)
         if wanted.data is None:
             return Published(namespace, name, wanted.reason, wanted.detail, live=live)
@@ -112,10 +129,37 @@ class Publisher:
             labels=wanted.labels,
             extra={"ownerReferences": [dict(wanted.owner)]} if wanted.owner else {},
         )
-        target = replace(base, data={**base.data, **wanted.data})
+        claim = {CLUSTER_ANNOTATION: self._cluster}
+        target = replace(base, data={**base.data, **wanted.data}, annotations={**base.annotations, **claim})
         if live is not None and target.data == live.data:
             return Published(namespace, name, Reason.UNCHANGED, wanted.detail, live=live)
         if mode is Mode.OBSERVE:
             return Published(namespace, name, Reason.OBSERVE, wanted.detail or "would change", live=live)
         stored = await self._store.put(target)
         return Published(namespace, name, Reason.WRITTEN, wanted.detail, changed=True, live=stored)
+
+
+async def let_go(store: Documents, namespace: str, name: str, cluster: str) -> Published:
+    """Take this agent's claim off a document; what it holds stays. Another agent's claim is left alone.
+
+    Raises Conflict after CONFLICT_TRIES lost races, Unavailable and Fenced.
+    """
+    tries = 0
+    while True:
+        try:
+            live = await store.get(namespace, name)
+            if live is None or live.annotations.get(CLUSTER_ANNOTATION) != cluster:
+                return Published(namespace, name, Reason.UNCHANGED, live=live)
+            rest = {key: value for key, value in live.annotations.items() if key != CLUSTER_ANNOTATION}
+            stored = await store.put(replace(live, annotations=rest))
+            return Published(namespace, name, Reason.WRITTEN, changed=True, live=stored)
+        except Conflict:
+            tries += 1
+            if tries == CONFLICT_TRIES:
+                raise
+        except BadDocument as error:
+            return Published(namespace, name, Reason.DOCUMENT_UNREADABLE, str(error))
+        except AgentError as error:
+            if error.verdict is not Verdict.PARK:
+                raise
+            return Published(namespace, name, Reason.DOCUMENT_REFUSED, str(error))

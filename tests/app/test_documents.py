@@ -1,13 +1,16 @@
 """What goes into documents that others write too: only our entries, never over what cannot be read, within budget."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, a_pod, the_demo
-from rig import T0, Rig
+from rig import T0, Disk, Rig
 
+from agent.adapters.memory import MemoryDocumentStore
 from agent.app.documents import merge_records, render_reset, render_vcjob
 from agent.domain.cluster import ClusterBook, Limits
 from agent.domain.events import Decision
@@ -254,3 +257,135 @@ def test_a_ledger_without_recoveries_wants_nothing_of_the_reset_config() -> None
     ledger = JobLedger(JobId(DEMO_JOB), "solo")
     rendered = render_reset(ledger, None, True, Millis(T0), {}, None)
     assert (rendered.reason, rendered.data) == (Reason.UNCHANGED, None)
+
+
+EAST = {"cluster": {"id": "east"}, "namespace": "agent-east"}
+WEST = {
+    "cluster": {"id": "west"},
+    "namespace": "agent-west",
+    "documents": {"vcjob_fault_npu_cm": {"sole_writer": True}, "job_reschedule_reason": {"sole_writer": True}},
+}
+
+
+async def test_two_agents_of_different_cluster_ids_never_write_one_document() -> None:
+    east = Rig(the_demo(LABELS), EAST)
+    east.fault(REQUEST, 1)
+    east.fault(SEPARATE, 2, node="n9")
+    await east.run()
+    theirs = {(one.namespace, one.name): one for one in await east.disk.store.list()}
+    west = Rig(the_demo(LABELS), WEST, disk=Disk(store=east.disk.store))
+    west.fault(REQUEST, 3)
+    west.fault(SEPARATE, 4, node="n8")
+    west.delete("Pod", "train", "demo-0", 10)
+    west.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 20)
+    west.tick(200)
+    await west.run()
+    now = {(one.namespace, one.name): one for one in await east.disk.store.list()}
+    assert {key: one for key, one in now.items() if key in theirs} == theirs
+    assert set(now) - set(theirs) == {("agent-west", "fault-agent-cluster")}
+    assert [one.reason for one in about(west, VCJOB)] == [Reason.FOREIGN_WRITER_LIVE]
+    assert "'east'" in about(west, VCJOB)[0].detail
+    assert Reason.LEDGER_UNREADABLE in [one.reason for one in west.decisions]
+
+
+async def test_entries_of_another_agent_are_not_taken_for_lost_ones_of_ours() -> None:
+    east = Rig(the_demo(LABELS), EAST)
+    east.fault(REQUEST, 1)
+    await east.run()
+    reset = await east.disk.store.get("train", "reset-config-demo")
+    assert reset is not None
+    west = Rig(the_demo(LABELS), WEST)
+    store = west.disk.store
+    assert isinstance(store, MemoryDocumentStore)
+    await store.put(replace(reset, resource_version="", uid=""))
+    west.tick(5)
+    await west.run()
+    assert await west.data("train/reset-config-demo") == reset.data
+    assert Reason.RECOVERY_ENDED not in [one.reason for one in west.decisions]
+
+
+# --- which mode is allowed beside which other writer -------------------------------------------------------------
+
+_PAGE = (Path(__file__).parents[2] / "docs" / "documents.md").read_text(encoding="utf-8")
+_ROW = re.compile(r"^\| `([a-z<>-]+)` \| ([a-z]+) \| ([a-z]+)[¹²]* \| ([a-z]+)[¹²]* \| ([a-z]+)[¹²]* \|$", re.MULTILINE)
+BESIDE = ((False, False), (True, False), (False, True), (True, True))
+"""Volcano's plugin alive, ClusterD alive: the columns of the table."""
+ALLOWED = {
+    found[0]: dict(zip(BESIDE, found[1:], strict=True))
+    for found in _ROW.findall(_PAGE.replace("&lt;", "<").replace("&gt;", ">"))
+}
+
+
+def beside(name: str, namespace: str, *, volcano: bool, clusterd: bool) -> ConfigMap:
+    """The live document as the writers that are at work have left it."""
+    writes = {"vcjob-fault-npu-cm": (volcano, False), "job-reschedule-reason": (volcano, False)}
+    hands = zip(("vc-scheduler", "clusterd"), writes.get(name, (volcano, clusterd)), strict=True)
+    return ConfigMap(namespace, name, {}, managers=tuple(manager for manager, alive in hands if alive))
+
+
+async def mode_found(document: str, *, volcano: bool, clusterd: bool) -> str:
+    """The strongest mode in which the agent works on it: a job of external rescheduling, process recovery left off."""
+    labels = {**LABELS, "fault-scheduling": "external-grace"}
+    name = document.replace("<job>", "demo")
+    namespace = {"vcjob-fault-npu-cm": "volcano-system", "job-reschedule-reason": "mindx-dl"}.get(name, "train")
+    store = MemoryDocumentStore([beside(name, namespace, volcano=volcano, clusterd=clusterd)])
+    rig = Rig(the_demo(labels), {"volcano": "auto"}, disk=Disk(store=store))
+    rig.fault(REQUEST, 1)
+    rig.clear(REQUEST, 5)
+    rig.fault(SEPARATE, 300)
+    rig.delete("Pod", "train", "demo-0", 310)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=labels), 320)
+    rig.tick(400)
+    await rig.run()
+    reasons = {one.reason for one in about(rig, f"{namespace}/{name}")}
+    assert reasons & {Reason.WRITTEN, Reason.FOREIGN_WRITER_LIVE}, reasons
+    return "act" if Reason.WRITTEN in reasons else "observe"
+
+
+def test_the_page_has_a_row_for_every_document_of_others() -> None:
+    assert set(ALLOWED) == {"reset-config-<job>", "vcjob-fault-npu-cm", "job-reschedule-reason"}
+
+
+@pytest.mark.parametrize(("volcano", "clusterd"), BESIDE)
+@pytest.mark.parametrize("document", ["reset-config-<job>", "vcjob-fault-npu-cm", "job-reschedule-reason"])
+async def test_the_mode_beside_other_writers_is_as_the_page_says(
+    document: str, *, volcano: bool, clusterd: bool
+) -> None:
+    assert await mode_found(document, volcano=volcano, clusterd=clusterd) == ALLOWED[document][volcano, clusterd]
+
+
+async def recovery_reason(labels: dict[str, str], **settings: Any) -> Reason:
+    rig = Rig(the_demo({**LABELS, **labels}), settings)
+    rig.fault(REQUEST, 1)
+    await rig.run()
+    return next(one.reason for one in rig.decisions if one.fault and one.job)
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "reason"),
+    [
+        ({"fault-scheduling": "grace"}, {"volcano": "alive"}, Reason.VOLCANO_RESCHEDULES),
+        ({"fault-scheduling": "force"}, {"volcano": "alive"}, Reason.VOLCANO_RESCHEDULES),
+        ({"fault-scheduling": "external-grace"}, {"volcano": "alive"}, Reason.RECOVERY_STARTED),
+        ({"fault-scheduling": "external-force"}, {"volcano": "alive"}, Reason.RECOVERY_STARTED),
+        ({"process-recover-enable": "on"}, {}, Reason.PROCESS_RECOVER_OWNS),
+        ({"process-recover-enable": "pause"}, {}, Reason.PROCESS_RECOVER_OWNS),
+        ({"process-recover-enable": "off"}, {}, Reason.RECOVERY_STARTED),
+    ],
+)
+async def test_in_reset_config_it_is_the_job_that_says_whose_it_is(
+    labels: dict[str, str], settings: dict[str, Any], reason: Reason
+) -> None:
+    assert await recovery_reason(labels, **settings) is reason
+
+
+@pytest.mark.parametrize("place", [VCJOB, RECORDS])
+async def test_a_plugin_that_is_declared_alive_is_left_its_documents_before_its_first_write(place: str) -> None:
+    rig = Rig(the_demo(LABELS), {"volcano": "alive"})
+    rig.fault(SEPARATE, 1)
+    rig.delete("Pod", "train", "demo-0", 10)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 20)
+    rig.tick(30)
+    await rig.run()
+    assert await rig.data(place) is None
+    assert [one.reason for one in about(rig, place)] == [Reason.FOREIGN_WRITER_LIVE]

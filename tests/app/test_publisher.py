@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.adapters.memory import MemoryDocumentStore
-from agent.app.publisher import CONFLICT_TRIES, Publisher, Rendered
+from agent.app.publisher import CONFLICT_TRIES, Publisher, Rendered, let_go
 from agent.domain.vocab import Mode, Reason
 from agent.errors import BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap
@@ -25,7 +25,7 @@ def counted(live: ConfigMap | None) -> Rendered:
 
 async def test_a_document_that_is_not_there_is_made_with_its_labels() -> None:
     store = MemoryDocumentStore()
-    done = await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"))
+    done = await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))
     assert (done.reason, done.changed) == (Reason.WRITTEN, True)
     live = await store.get(*NAME)
     assert live is not None
@@ -35,16 +35,17 @@ async def test_a_document_that_is_not_there_is_made_with_its_labels() -> None:
 async def test_foreign_keys_labels_and_annotations_stay() -> None:
     theirs = ConfigMap(*NAME, {"a": "0", "b": "theirs"}, {"team": "blue"}, {"note": "x"}, extra={"immutable": False})
     store = MemoryDocumentStore([theirs])
-    await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"))
+    await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))
     live = await store.get(*NAME)
     assert live is not None
     assert live.data == {"a": "1", "b": "theirs"}
-    assert (live.labels, live.annotations, live.extra) == ({"team": "blue"}, {"note": "x"}, {"immutable": False})
+    assert (live.labels, live.extra) == ({"team": "blue"}, {"immutable": False})
+    assert live.annotations == {"note": "x", "fault-agent/cluster": "east"}
 
 
 async def test_the_same_again_writes_nothing() -> None:
     store = MemoryDocumentStore()
-    publisher = Publisher(store, "fault-agent")
+    publisher = Publisher(store, "east")
     first = await publisher.publish(*NAME, lambda _: wanted(a="1"))
     second = await publisher.publish(*NAME, lambda _: wanted(a="1"))
     assert (second.reason, second.changed) == (Reason.UNCHANGED, False)
@@ -71,7 +72,7 @@ async def test_a_lost_race_is_rendered_anew_from_what_the_other_wrote() -> None:
 
     ours = Racing()
     ours._objects = store._objects
-    done = await Publisher(ours, "fault-agent").publish(*NAME, counted)
+    done = await Publisher(ours, "east").publish(*NAME, counted)
     assert done.reason is Reason.WRITTEN
     live = await store.get(*NAME)
     assert live is not None
@@ -82,7 +83,7 @@ async def test_a_lost_race_is_rendered_anew_from_what_the_other_wrote() -> None:
 async def test_what_may_go_through_later_is_tried_a_few_times_and_then_handed_on(error: Conflict | Unavailable) -> None:
     store = MemoryDocumentStore()
     store.failures.fail_next(*[error] * 2)
-    publisher = Publisher(store, "fault-agent")
+    publisher = Publisher(store, "east")
     assert (await publisher.publish(*NAME, lambda _: wanted(a="1"))).reason is Reason.WRITTEN
     store.failures.fail_next(*[error] * CONFLICT_TRIES)
     with pytest.raises(type(error)):
@@ -91,7 +92,7 @@ async def test_what_may_go_through_later_is_tried_a_few_times_and_then_handed_on
 
 async def test_an_answer_that_got_lost_is_not_written_twice() -> None:
     store = MemoryDocumentStore([ConfigMap(*NAME, {"n": "1"})])
-    publisher = Publisher(store, "fault-agent")
+    publisher = Publisher(store, "east")
 
     class Losing(MemoryDocumentStore):
         lost = False
@@ -105,7 +106,7 @@ async def test_an_answer_that_got_lost_is_not_written_twice() -> None:
 
     losing = Losing()
     losing._objects = store._objects
-    publisher = Publisher(losing, "fault-agent")
+    publisher = Publisher(losing, "east")
     done = await publisher.publish(*NAME, lambda _: wanted(n="2"))
     assert done.reason is Reason.UNCHANGED
     live = await store.get(*NAME)
@@ -123,7 +124,7 @@ async def test_an_answer_that_got_lost_is_not_written_twice() -> None:
 async def test_a_no_parks_this_document_alone(error: Refused | BadDocument, reason: Reason) -> None:
     store = MemoryDocumentStore()
     store.failures.fail_next(error)
-    publisher = Publisher(store, "fault-agent")
+    publisher = Publisher(store, "east")
     done = await publisher.publish(*NAME, lambda _: wanted(a="1"))
     assert (done.reason, done.detail, done.changed) == (reason, str(error), False)
     assert (await publisher.publish("train", "other", lambda _: wanted(a="1"))).reason is Reason.WRITTEN
@@ -135,7 +136,7 @@ async def test_a_render_that_cannot_read_the_live_object_leaves_it() -> None:
     def render(live: ConfigMap | None) -> Rendered:
         raise BadDocument("no JSON", place="a")
 
-    done = await Publisher(store, "fault-agent").publish(*NAME, render)
+    done = await Publisher(store, "east").publish(*NAME, render)
     assert done.reason is Reason.DOCUMENT_UNREADABLE
     live = await store.get(*NAME)
     assert live is not None
@@ -146,7 +147,7 @@ async def test_fenced_is_no_matter_of_one_document() -> None:
     store = MemoryDocumentStore()
     store.failures.fail_next(Fenced("another leads"))
     with pytest.raises(Fenced):
-        await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"))
+        await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ async def test_fenced_is_no_matter_of_one_document() -> None:
 )
 async def test_short_of_act_nothing_is_written(mode: Mode, reason: Reason) -> None:
     store = MemoryDocumentStore([ConfigMap(*NAME, {"a": "0"})])
-    done = await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"), mode)
+    done = await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"), mode)
     assert (done.reason, done.changed) == (reason, False)
     live = await store.get(*NAME)
     assert live is not None
@@ -163,5 +164,54 @@ async def test_short_of_act_nothing_is_written(mode: Mode, reason: Reason) -> No
 
 async def test_observing_what_is_already_so_is_unchanged() -> None:
     store = MemoryDocumentStore([ConfigMap(*NAME, {"a": "1"})])
-    done = await Publisher(store, "fault-agent").publish(*NAME, lambda _: wanted(a="1"), Mode.OBSERVE)
+    done = await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"), Mode.OBSERVE)
     assert done.reason is Reason.UNCHANGED
+
+
+async def test_a_document_of_an_agent_of_another_cluster_id_is_left_alone() -> None:
+    store = MemoryDocumentStore()
+    await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))
+    before = await store.get(*NAME)
+    done = await Publisher(store, "west").publish(*NAME, lambda _: wanted(a="2"))
+    assert (done.reason, done.changed) == (Reason.FOREIGN_WRITER_LIVE, False)
+    assert "'east'" in done.detail
+    assert "'west'" in done.detail
+    assert await store.get(*NAME) == before
+    again = await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="3"))
+    assert (again.reason, again.changed) == (Reason.WRITTEN, True)
+
+
+async def test_of_two_agents_that_come_at_once_one_gets_the_document() -> None:
+    store = MemoryDocumentStore()
+
+    class Racing(MemoryDocumentStore):
+        async def put(self, document: ConfigMap) -> ConfigMap:
+            if await store.get(*NAME) is None:
+                await Publisher(store, "west").publish(*NAME, lambda _: wanted(a="west"))
+            return await super().put(document)
+
+    east = Racing()
+    east._objects = store._objects
+    done = await Publisher(east, "east").publish(*NAME, lambda _: wanted(a="east"))
+    assert done.reason is Reason.FOREIGN_WRITER_LIVE
+    live = await store.get(*NAME)
+    assert live is not None
+    assert (live.data, live.annotations) == ({"a": "west"}, {"fault-agent/cluster": "west"})
+
+
+async def test_a_document_that_was_let_go_of_keeps_its_content_and_may_be_another_agent_s() -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"b": "theirs"}, annotations={"note": "x"})])
+    await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))
+    assert (await let_go(store, *NAME, "west")).reason is Reason.UNCHANGED
+    assert (await let_go(store, *NAME, "east")).reason is Reason.WRITTEN
+    live = await store.get(*NAME)
+    assert live is not None
+    assert (live.data, live.annotations) == ({"a": "1", "b": "theirs"}, {"note": "x"})
+    assert (await let_go(store, *NAME, "east")).reason is Reason.UNCHANGED
+    done = await Publisher(store, "west").publish(*NAME, lambda _: wanted(a="2"))
+    assert done.reason is Reason.WRITTEN
+
+
+async def test_nothing_is_let_go_of_where_there_is_no_document() -> None:
+    done = await let_go(MemoryDocumentStore(), *NAME, "east")
+    assert (done.reason, done.live) == (Reason.UNCHANGED, None)

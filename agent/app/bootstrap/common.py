@@ -9,6 +9,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -132,6 +133,28 @@ def wishes_of(settings: Settings, mode: Mode, *, solo: bool = True) -> Wishes:
         create_reset_config=solo if documents.reset_config.create is None else documents.reset_config.create,
         zone=ZoneInfo(settings.scheduler_time_zone),
     )
+
+
+def modes_of(settings: Settings, mode: Mode) -> Mapping[str, Mode]:
+    """What is in force for each document under the global mode: vcjob, reschedule, reset, plan."""
+    documents = settings.documents
+    return {
+        "vcjob": _weakest(mode, documents.vcjob_fault_npu_cm.mode),
+        "reschedule": _weakest(mode, documents.job_reschedule_reason.mode),
+        "reset": _weakest(mode, documents.reset_config.mode),
+        "plan": mode,
+    }
+
+
+def if_acting(settings: Settings, *, solo: bool) -> tuple[Limits, Wishes]:
+    """Limits and wishes as if every document that is not disabled were in act mode."""
+
+    def act(mode: Mode) -> Mode:
+        return Mode.DISABLED if mode is Mode.DISABLED else Mode.ACT
+
+    limits, wishes = limits_of(settings, Mode.ACT), wishes_of(settings, Mode.ACT, solo=solo)
+    wishes = replace(wishes, vcjob=act(wishes.vcjob), reschedule=act(wishes.reschedule))
+    return replace(limits, reset_mode=act(limits.reset_mode)), wishes
 
 
 def _weaker(mode: Mode, own: Mode) -> Mode:

@@ -74,7 +74,7 @@ from agent.domain.partition import partition_of
 from agent.domain.policy import Policy
 from agent.domain.vocab import Millis, Mode
 from agent.errors import AgentError, Fenced
-from agent.ports import DocumentStore, Tracer
+from agent.ports import DocumentStore, LeaseStore, Tracer
 
 GUARD_S = 3.0
 LOOK_S = 5.0
@@ -189,7 +189,8 @@ async def _assemble(
     log, letters, audit = await _ports(settings, kafka, events, stack, say, stop)
     client = await patiently(lambda: connect(kube_of(settings)), stop, say)
     stack.push_async_callback(client.close)
-    elector = _elector(settings, KubeLease(client, settings.namespace, settings.lease.name), me, say)
+    lease = KubeLease(client, settings.namespace, settings.lease.name)
+    elector = elector_of(settings, lease, me, lambda election: say(_election_words(election)))
     real = FencedStore(KubeDocumentStore(client, MANAGER, labels=OURS), elector.is_leader)
     store: DocumentStore = real if mode is Mode.ACT else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
     book = ClusterBook(settings.cluster.id, limits_of(settings, mode), keep.policy)
@@ -262,7 +263,8 @@ async def _ports(
     return log, letters, audit
 
 
-def _elector(settings: Settings, lease: KubeLease, me: str, say: Callable[[str], None]) -> Elector:
+def elector_of(settings: Settings, lease: LeaseStore, me: str, tell: Callable[[Election], None]) -> Elector:
+    """A candidate for the coordinators' lease; `me` is unique to this process's life."""
     duration = settings.lease.duration_s
     return Elector(
         lease,
@@ -276,7 +278,7 @@ def _elector(settings: Settings, lease: KubeLease, me: str, say: Callable[[str],
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         sleep=asyncio.sleep,
         now=wall_clock,
-        tell=lambda election: say(_election_words(election)),
+        tell=tell,
     )
 
 

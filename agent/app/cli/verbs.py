@@ -13,6 +13,7 @@ import click
 
 from agent import __version__
 from agent.app.cli.config import config
+from agent.app.cli.documents import documents
 from agent.app.cli.explain import explain
 from agent.app.cli.kafka import deadletter, topics
 from agent.app.cli.policy import policy
@@ -20,6 +21,7 @@ from agent.app.cli.policydiff import diff_command
 from agent.app.cli.policyimport import coverage, import_
 from agent.app.cli.policylint import lint_command
 from agent.app.cli.policyunknown import unknown_command
+from agent.app.cli.release import release
 from agent.app.cli.run import run
 from agent.app.cli.solo import demo, replay
 from agent.app.cli.why import why
@@ -72,7 +74,7 @@ def version(as_json: bool) -> None:
 
 for of_policy in (lint_command, diff_command, import_, coverage, unknown_command):
     policy.add_command(of_policy)
-for verb in (demo, run, replay, explain, why, policy, config, topics, deadletter, version):
+for verb in (demo, run, replay, explain, why, documents, release, policy, config, topics, deadletter, version):
     cli.add_command(verb)
 
 

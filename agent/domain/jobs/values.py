@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, job_filters
+from agent.domain.jobs.others import POD_ANNOTATIONS, refused_annotations, refused_labels
 from agent.domain.vocab import JobId, Millis, NodeName
 
 
@@ -321,15 +322,6 @@ def merge_labels(group: Mapping[str, str], pods: Iterable[Mapping[str, str]]) ->
     return {key: "|".join(sorted(values)) for key, values in sorted(seen.items())}
 
 
-POD_ANNOTATIONS: Final = (
-    "huawei.com/recover_policy_path",
-    "huawei.com/schedule_policy",
-    "huawei.com/affinity-config",
-    "sp-block",
-)
-"""Annotations a job takes from its first pod when its PodGroup has none (Volcano plugin/job.go:212)."""
-
-
 def merge_annotations(group: Mapping[str, str], first_pod: Mapping[str, str]) -> dict[str, str]:
     """Annotations of a job: the PodGroup's, and of the first pod those of POD_ANNOTATIONS that are absent."""
     return {key: first_pod[key] for key in POD_ANNOTATIONS if key in first_pod} | dict(group)
@@ -366,6 +358,10 @@ def parse_labels(
     filters = job_filters(annotations)
     for key, found in filters.items():
         findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
+    findings += [Finding(FindingCode.LABEL_BAD, f"PodGroup {job}", why) for why in refused_labels(labels)]
+    findings += [
+        Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", why) for why in refused_annotations(annotations)
+    ]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS
     settings = JobLabels(
         fault_scheduling=FaultScheduling(scheduling),

@@ -1,0 +1,165 @@
+"""What an agent that acts would write now, document by document, with why; nothing real is written.
+
+The one rule: it is the coordinator's own start and step on a shadow, so that what is shown is what would happen.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.app.coordinator_app import Coordinator
+from agent.app.documents import RESCHEDULE_NAME, VCJOB_NAME
+from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX, Ledgers
+from agent.app.press import Wishes
+from agent.domain.cluster import ClusterBook
+from agent.domain.events import Behind, Decision
+from agent.domain.vocab import Millis, Mode, Reason
+from agent.errors import BadDocument
+from agent.ports import ConfigMap, DocumentStore, Tracer
+from agent.wire.ledgerfile import LEDGER_KEY, decode_cluster_ledger
+from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
+
+_ABOUT: Final = frozenset(
+    {
+        Reason.WRITTEN,
+        Reason.FOREIGN_WRITER_LIVE,
+        Reason.DOCUMENT_UNREADABLE,
+        Reason.DOCUMENT_REFUSED,
+        Reason.LEDGER_UNREADABLE,
+        Reason.NO_RESET_CONFIG,
+        Reason.DISABLED,
+    }
+)
+"""Reasons that are about a document and not about a fault behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One document: what would become of it, and its data now and then."""
+
+    document: str
+    """`namespace/name`."""
+    reason: Reason
+    detail: str
+    causes: tuple[Behind, ...] = ()
+    """Faults and jobs behind it."""
+    mode: Mode = Mode.ACT
+    """In force for it: in another than act it stays as it is, whatever is shown here."""
+    before: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> bool:
+        """Whether an agent that acts would change it."""
+        return self.before != self.after
+
+    def diff(self) -> list[str]:
+        """Unified diff of every key that changes, JSON one value a line."""
+        lines: list[str] = []
+        for key in sorted({*self.before, *self.after}):
+            old, new = _lines(self.before.get(key)), _lines(self.after.get(key))
+            place = f"{self.document} {key}"
+            lines += difflib.unified_diff(old, new, f"{place}, as it stands", f"{place}, as it would be", lineterm="")
+        return lines
+
+
+def _lines(text: str | None) -> list[str]:
+    """A data key for people; what is no JSON as it is."""
+    if text is None:
+        return []
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines()
+    except ValueError:
+        return text.splitlines()
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The documents as they stand, and what would be laid over them."""
+
+    real: DocumentStore
+    upper: DocumentStore
+    """Empty at first, in memory."""
+    both: DocumentStore
+    """Upper over real: where the preview writes."""
+
+
+async def preview(
+    book: ClusterBook,
+    layers: Layers,
+    namespace: str,
+    wishes: Wishes,
+    modes: Mapping[str, Mode],
+    tracer: Tracer,
+    now: Millis,
+) -> list[Preview]:
+    """Every document that would change, or would not for a reason; by place. `book` has reports and jobs, and acts.
+
+    `modes`: what is in force, by `vcjob`, `reschedule`, `reset` and `plan`. Raises Unavailable, Refused; Fenced when
+    a ledger was written meanwhile.
+    """
+    told: list[Decision] = []
+
+    async def flush() -> None:
+        """Nothing is journalled."""
+
+    coordinator = Coordinator(book, layers.both, Ledgers(layers.both, namespace), wishes, tracer, told.append, flush)
+    await coordinator.start(now, await _term(layers.real, namespace, book.cluster_id))
+    await coordinator.step(max(now, coordinator.latest()))
+    drawn = {f"{one.namespace}/{one.name}": one for one in await layers.upper.list() if not _is_ledger(one.name)}
+    about = {one.document: one for one in told if one.document and one.reason in _ABOUT}
+    causes: dict[str, dict[Behind, None]] = {}
+    for one in told:
+        if one.document:
+            causes.setdefault(one.document, {}).update(dict.fromkeys(one.causes))
+    found = []
+    for place in sorted({*drawn, *about}):
+        said = about.get(place)
+        wanted = drawn.get(place)
+        live = await _live(layers.real, place)
+        before = live.data if live is not None else {}
+        found.append(
+            Preview(
+                place,
+                said.reason if said is not None else Reason.WRITTEN,
+                said.detail if said is not None else "",
+                tuple(causes.get(place, ())),
+                modes[_kind(place, wishes)],
+                before,
+                wanted.data if wanted is not None else before,
+            )
+        )
+    return found
+
+
+async def _term(real: DocumentStore, namespace: str, cluster: str) -> int:
+    """The term that the cluster's ledger has; another one would be a writer's, and this is none."""
+    try:
+        ledger = await real.get(namespace, CLUSTER_NAME)
+        if ledger is None:
+            return 0
+        return decode_cluster_ledger(ledger.data.get(LEDGER_KEY, ""), cluster, f"{namespace}/{CLUSTER_NAME}").term
+    except BadDocument:
+        return 0  # told by who loads it
+
+
+async def _live(real: DocumentStore, place: str) -> ConfigMap | None:
+    namespace, _, name = place.partition("/")
+    try:
+        return await real.get(namespace, name)
+    except BadDocument:
+        return None  # its reason says so
+
+
+def _is_ledger(name: str) -> bool:
+    return name in (CLUSTER_NAME, RAILS_NAME) or name.startswith(JOB_PREFIX)
+
+
+def _kind(place: str, wishes: Wishes) -> str:
+    if place == f"{wishes.vcjob_namespace}/{VCJOB_NAME}":
+        return "vcjob"
+    if place == f"{wishes.reschedule_namespace}/{RESCHEDULE_NAME}":
+        return "reschedule"
+    return "reset" if place.partition("/")[2].startswith("reset-config-") else "plan"

@@ -1,0 +1,128 @@
+"""The preview: what act mode would write, why, and nothing written; what is right already is not shown."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from kubebuilders import DEMO_JOB, a_config_map, the_demo
+from rig import T0, Rig
+
+from agent.adapters.memory import MemoryDocumentStore
+from agent.adapters.otel import SilentTracer
+from agent.adapters.overlay import OverlayStore
+from agent.app.bootstrap.common import if_acting, modes_of
+from agent.app.preview import Layers, Preview, preview
+from agent.app.settings import settings_from
+from agent.app.world import World
+from agent.domain.cluster import ClusterBook
+from agent.domain.events import Behind
+from agent.domain.vocab import JobId, Millis, Mode, Reason
+
+LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
+SEPARATE, REQUEST = "80E18402", "80C98000"
+VCJOB, RESET = "volcano-system/vcjob-fault-npu-cm", "train/reset-config-demo"
+
+
+async def shown(rig: Rig, at: int = 60) -> dict[str, Preview]:
+    """The preview of what a rig has left, `at` seconds after T0."""
+    settings = settings_from(rig.settings, "test")
+    limits, wishes = if_acting(settings, solo=True)
+    book = ClusterBook(settings.cluster.id, limits, rig.policy)
+    book.reports.update(rig.book.reports)
+    World(book).replace(rig.objects, ())
+    upper = MemoryDocumentStore(manager="fault-agent")
+    real = rig.disk.store
+    layers = Layers(real, upper, OverlayStore(upper, real))
+    before = await real.list()
+    modes = modes_of(settings, settings.mode or Mode.ACT)
+    found = await preview(book, layers, "fault-agent", wishes, modes, SilentTracer(), Millis(T0 + at * 1000))
+    assert await real.list() == before, "a preview writes nothing"
+    return {one.document: one for one in found}
+
+
+@pytest.mark.parametrize("code", [SEPARATE, REQUEST])
+async def test_after_a_run_in_act_mode_nothing_would_change(code: str) -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(code, 1)
+    await rig.run()
+    assert await shown(rig, at=1) == {}
+
+
+async def test_in_observe_mode_it_shows_what_act_would_write_and_the_fault_and_job_behind_it() -> None:
+    rig = Rig(the_demo(LABELS), {"mode": "observe"})
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    found = await shown(rig)
+    assert set(found) == {VCJOB}, "what began before act mode starts no recovery"
+    one = found[VCJOB]
+    assert (one.reason, one.mode, one.changes, one.before) == (Reason.WRITTEN, Mode.OBSERVE, True, {})
+    assert [node["NodeName"] for node in json.loads(one.after["fault-node"])] == ["n1"]
+    assert set(one.causes) == {Behind(f"n1/chip/2/{SEPARATE}@{T0 + 1000}"), Behind("", JobId(DEMO_JOB))}
+
+
+def test_the_difference_names_the_key_and_shows_json_a_value_a_line() -> None:
+    before = {"kept": "{}", "remain-retry-times": '{"a/b":{"UUID":"u","Times":9}}'}
+    after = {"kept": "{}", "remain-retry-times": '{"a/b":{"UUID":"u","Times":3}}'}
+    one = Preview("a/b", Reason.WRITTEN, "", before=before, after=after)
+    assert one.diff()[:2] == [
+        "--- a/b remain-retry-times, as it stands",
+        "+++ a/b remain-retry-times, as it would be",
+    ]
+    assert [line for line in one.diff()[2:] if line[0] in "+-"] == ['-    "Times": 9', '+    "Times": 3']
+
+
+async def test_what_somebody_else_has_changed_would_be_put_right() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    foreign = rig.disk.foreign
+    assert foreign is not None
+    live = await foreign.get(*VCJOB.split("/"))
+    assert live is not None
+    await foreign.put(replace(live, data={**live.data, "fault-node": "[]"}))
+    one = (await shown(rig))[VCJOB]
+    assert (one.changes, one.before["fault-node"]) == (True, "[]")
+    assert json.loads(one.after["fault-node"])[0]["NodeName"] == "n1"
+    assert one.before["remain-retry-times"] == one.after["remain-retry-times"]
+
+
+async def test_a_document_that_another_writes_stays_and_says_whose_it_is() -> None:
+    rig = Rig(the_demo(LABELS))
+    document = a_config_map("vcjob-fault-npu-cm", {"fault-node": ""}, namespace="volcano-system")
+    document["metadata"]["managedFields"] = [{"manager": "vc-scheduler"}]
+    rig.apply(document, 0)
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    one = (await shown(rig))[VCJOB]
+    assert (one.reason, one.changes, one.diff()) == (Reason.FOREIGN_WRITER_LIVE, False, [])
+    assert "vc-scheduler" in one.detail
+
+
+async def test_a_document_that_is_disabled_says_so_and_one_that_is_observed_is_shown_as_act_would_have_it() -> None:
+    documents = {"vcjob_fault_npu_cm": {"mode": "disabled"}}
+    rig = Rig(the_demo(LABELS), {"documents": documents})
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    assert {place: one.reason for place, one in (await shown(rig)).items()} == {VCJOB: Reason.DISABLED}
+    rig = Rig(the_demo(LABELS), {"documents": {"vcjob_fault_npu_cm": {"mode": "observe"}}})
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    one = (await shown(rig))[VCJOB]
+    assert (one.mode, one.changes) == (Mode.OBSERVE, True)
+
+
+async def test_the_next_step_of_a_recovery_is_shown_with_the_fault_that_began_it() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(REQUEST, 1)
+    await rig.run()
+    one = (await shown(rig, at=1000))[RESET]
+    entries = json.loads(one.after["reset.json"])["RankList"]
+    assert {entry["Status"] for entry in json.loads(one.before["reset.json"])["RankList"]} == {"unrecovered"}
+    assert {entry["Status"] for entry in entries} == {"failed"}
+    assert [cause.job for cause in one.causes] == [DEMO_JOB]
+    assert one.causes[0].fault == f"n1/chip/2/{REQUEST}@{T0 + 1000}"
+
+
+def test_text_that_is_no_json_is_compared_as_it_is() -> None:
+    one = Preview("a/b", Reason.WRITTEN, "", before={"k": "{"}, after={"k": "{}"})
+    assert one.diff()[3:] == ["-{", "+{}"]
