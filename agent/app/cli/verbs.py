@@ -20,6 +20,7 @@ from agent.app.cli.policydiff import diff_command
 from agent.app.cli.policyimport import coverage, import_
 from agent.app.cli.policylint import lint_command
 from agent.app.cli.policyunknown import unknown_command
+from agent.app.cli.ranktable import ranktable
 from agent.app.cli.run import run
 from agent.app.cli.solo import demo, replay
 from agent.app.cli.why import why
@@ -72,7 +73,7 @@ def version(as_json: bool) -> None:
 
 for of_policy in (lint_command, diff_command, import_, coverage, unknown_command):
     policy.add_command(of_policy)
-for verb in (demo, run, replay, explain, why, policy, config, topics, deadletter, version):
+for verb in (demo, run, replay, explain, why, policy, ranktable, config, topics, deadletter, version):
     cli.add_command(verb)
 
 
