@@ -4,7 +4,7 @@ The one rule: a rule that was not judged is told beside those that were, with wh
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -166,18 +166,24 @@ def mode_words(table: RankTable) -> str:
 
 def _tell(name: str, inspection: Inspection, mode: str) -> None:
     click.echo(f"{name}: {head(inspection.opened)}")
-    told: Counter[str] = Counter()
-    for one in inspection.found:
-        told[one.finding.code] += 1
-        if told[one.finding.code] <= SHOWN_PER_CODE:
-            click.secho(f"{name}:{_line(one)}", fg=_COLOUR[one.finding.severity])
-    for code, count in told.items():
-        if count > SHOWN_PER_CODE:
-            click.echo(f"{name}: … and {count - SHOWN_PER_CODE} more of {code} (--json lists all)")
+    for line in finding_lines(name, inspection):
+        click.echo(line)
     for judgement in inspection.judgements:
         if judgement.standing is Standing.NOT_JUDGED:
             click.secho(f"{name}: not judged: {judgement.code}: {judgement.why}", fg="cyan")
     click.echo(f"{name}: {_sum(inspection)} (mode {mode})")
+
+
+def finding_lines(name: str, inspection: Inspection) -> Iterator[str]:
+    """A line per finding, of each code the first ones; how many more there are."""
+    told: Counter[str] = Counter()
+    for one in inspection.found:
+        told[one.finding.code] += 1
+        if told[one.finding.code] <= SHOWN_PER_CODE:
+            yield click.style(f"{name}:{_line(one)}", fg=_COLOUR[one.finding.severity])
+    for code, count in told.items():
+        if count > SHOWN_PER_CODE:
+            yield f"{name}: … and {count - SHOWN_PER_CODE} more of {code} (--json of check lists all)"
 
 
 def _line(one: Placed) -> str:
