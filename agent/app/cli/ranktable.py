@@ -103,7 +103,7 @@ def check_command(
         click.echo(orjson.dumps([plain(one.name, one.inspection, mode) for one in checked], option=orjson.OPT_INDENT_2))
     else:
         for one in checked:
-            _tell(one.name, one.inspection, mode)
+            _tell(one.name, one.inspection, mode, known)
         for trouble in known.findings:
             click.echo(f"{trouble} (--cluster; not read)", err=True)
     if any(one.inspection.errors for one in checked):
@@ -118,6 +118,7 @@ class _Known:
     pods: Sequence[Pod] = ()
     nodes: Sequence[Node] = ()
     findings: Sequence[str] = ()
+    given: bool = False
 
     def around(self, table: RankTable | None) -> Circumstances:
         if self.stated is not None:
@@ -128,18 +129,22 @@ class _Known:
 def _circumstances(cluster: Path | None, env_file: Path | None) -> _Known:
     if cluster is not None:
         pods, nodes, findings = read_objects(cluster)
-        return _Known(pods=pods, nodes=nodes, findings=findings)
+        return _Known(pods=pods, nodes=nodes, findings=findings, given=True)
     if env_file is None:
         return _Known(stated=Circumstances())
+    return _Known(stated=circumstances_of([env_from(read_env(env_file), visible=True)]), given=True)
+
+
+def read_env(env_file: Path) -> dict[str, str]:
+    """The variables of an --env file. Raises BadUsage, CannotRun."""
     try:
         raw = env_file.read_bytes()
     except OSError as error:
         raise CannotRun(f"{env_file} cannot be read: {error.strerror or error}") from error
     try:
-        given = parse_env_file(raw, str(env_file))
+        return parse_env_file(raw, str(env_file))
     except BadDocument as error:
         raise BadUsage(str(error), hint="one NAME=value a line, as `env` prints it") from error
-    return _Known(stated=circumstances_of([env_from(given, visible=True)]))
 
 
 def head(opened: Opened) -> str:
@@ -164,14 +169,16 @@ def mode_words(table: RankTable) -> str:
     return f"AI-server mode (no {'super_device_id of every device' if table.super_pods else 'super_pod_list'})"
 
 
-def _tell(name: str, inspection: Inspection, mode: str) -> None:
+def _tell(name: str, inspection: Inspection, mode: str, known: _Known) -> None:
     click.echo(f"{name}: {head(inspection.opened)}")
     for line in finding_lines(name, inspection):
         click.echo(line)
+    for trouble in known.around(inspection.opened.table).trouble:
+        click.secho(f"{name}: HCCL would not take a variable: {trouble}", fg="yellow")
     for judgement in inspection.judgements:
         if judgement.standing is Standing.NOT_JUDGED:
             click.secho(f"{name}: not judged: {judgement.code}: {judgement.why}", fg="cyan")
-    click.echo(f"{name}: {_sum(inspection)} (mode {mode})")
+    click.echo(f"{name}: {_sum(inspection, known)} (mode {mode})")
 
 
 def finding_lines(name: str, inspection: Inspection) -> Iterator[str]:
@@ -194,12 +201,12 @@ def _line(one: Placed) -> str:
     return f"{one.line}:{one.column}: {finding.severity} {finding.code}: {place}: {finding.message}{hint} [{by}]"
 
 
-def _sum(inspection: Inspection) -> str:
+def _sum(inspection: Inspection, known: _Known) -> str:
     warnings = len(inspection.found) - inspection.errors
     words = [_many(inspection.errors, "error"), _many(warnings, "warning")]
     left = sum(one.standing is Standing.NOT_JUDGED for one in inspection.judgements)
     if left:
-        words.append(f"{_many(left, 'rule')} not judged without --cluster or --env")
+        words.append(f"{_many(left, 'rule')} not judged{'' if known.given else ' without --cluster or --env'}")
     if inspection.opened.stopped:
         words.append("the rules over the whole table were not judged")
     return ", ".join(words)

@@ -31,9 +31,9 @@ def circumstances_of(envs: Iterable[HcclEnv], dies: Mapping[str, frozenset[int]]
     """Facts from the environments of all servers: on where it is on for one of them, off only where it is for all."""
     seen = tuple(envs)
     trouble = {
-        f"{name} {one.problem}"
+        one.problem
         for env in seen
-        for name, one in (("retry", env.retry), ("expansion", env.expansion), ("HCCS", env.inter_hccs_disable))
+        for one in (env.retry, env.expansion, env.inter_hccs_disable)
         if one.sight is Sight.INVALID
     }
     return Circumstances(
