@@ -6,12 +6,12 @@ The one rule: every character that stays keeps its line and column, so that plac
 import re
 from typing import Final
 
-_PART: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_PART: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _NOT_A_BREAK: Final = re.compile(r"[^\n]")
 
 
 def without_comments(text: str) -> str:
-    """The text with `// …` and `/* … */` outside of strings turned into blanks."""
+    """The text with `// …` and `/* … */` outside of strings turned into blanks; one left open runs to the end."""
 
     def blank(match: re.Match[str]) -> str:
         part = match[0]
