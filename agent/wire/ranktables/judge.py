@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from agent.domain.jobs import Product, product_of_hardware
 from agent.domain.ranktable import RankTable, is_address
 from agent.wire.ranktablecheck import Finding
 from agent.wire.ranktablefile import TableCode
@@ -95,7 +96,15 @@ def _device_ip(table: RankTable, around: Circumstances) -> Judged:
     return _stands(TableCode.DEVICE_IP_REQUIRED, around.rdma_inside, broken, needs, "HCCS is in use in the super-pod")
 
 
+def other_product(hardware_type: str) -> bool:
+    """The table names a product, and it is not A3, on which alone two dies stand in for each other."""
+    return bool(hardware_type) and product_of_hardware(hardware_type) is not Product.A3
+
+
 def _backup(table: RankTable, around: Circumstances) -> Judged:
+    if any(other_product(server.hardware_type) for server in table.servers):
+        why = "backups are read on A3 alone, and hardware_type names another product"
+        return Judgement(TableCode.NO_BACKUP_CONFIGURED, Standing.HOLDS, why), ()
     message = "no backup: a failed link of this die cannot be borrowed"
     broken = [
         Finding(

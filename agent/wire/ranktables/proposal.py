@@ -17,7 +17,7 @@ from agent.wire.ranktablecheck import DEFAULT_BACKUP_PORT, DEFAULT_PORT, Finding
 from agent.wire.ranktablefile import TableCode
 from agent.wire.ranktables.circumstances import Circumstances
 from agent.wire.ranktables.inspect import Opened, inspect_table, open_table
-from agent.wire.ranktables.judge import Mode
+from agent.wire.ranktables.judge import Mode, other_product
 
 BORROWING: Final = Circumstances(retry=True, borrow=True, rdma_inside=False)
 """What a backup is for: retry between super-pods, operators on the AI CPU."""
@@ -69,7 +69,7 @@ def _refuse_unread(opened: Opened) -> None:
 
 def _check_product(table: RankTable) -> None:
     for number, server in enumerate(table.servers):
-        if server.hardware_type and "A3" not in server.hardware_type.upper().split("-"):
+        if other_product(server.hardware_type):
             message = f"{server.hardware_type[:40]!r} {_OTHER_PRODUCT}"
             raise BadDocument(message, place=f"/server_list/{number}/hardware_type")
 

@@ -181,6 +181,17 @@ def test_a_table_without_backups_is_told_where_they_would_be_read(
     assert inspection.errors == 0
 
 
+def test_on_another_product_than_a3_no_backup_is_missed() -> None:
+    def change(document: dict[str, Any]) -> None:
+        for die in dies(document):
+            del die["backup_device_ip"]
+        for server in document["server_list"]:
+            server["hardware_type"] = "800I-A2-32G"
+
+    assert rules(look(changed(change), NOTHING))["NO_BACKUP_CONFIGURED"] == "holds"
+    assert found(look(changed(change), BORROWS)) == []
+
+
 @pytest.mark.parametrize(
     ("around", "standing", "severity"),
     [(NOTHING, "not judged", "warning"), (OFF, "broken", "warning"), (BORROWS, "broken", "error")],
