@@ -191,9 +191,8 @@ class Coordinator:
     # --- decide, persist, publish --------------------------------------------------------------------------------
 
     async def step(self, now: Millis) -> None:
-        """Decide all that is due and bring ledgers and documents up to it, until nothing changes any more.
-
-        Raises Unavailable or Fenced with everything kept to be done again.
+        """Decide all that is due and bring ledgers and documents up to it, until nothing changes any more. Raises
+        Unavailable or Fenced with everything kept to be done again.
         """
         self._jobs.update(job for job, at in self.book.deadlines.items() if at <= now)
         self._nodes.update(node for node, at in self.book.wakes.items() if at <= now)
@@ -201,8 +200,7 @@ class Coordinator:
         await self._look(now)
         if self._refused_again is not None and self._refused_again <= now:
             self._refused_again = None
-            allowed = await self._ledgers.try_again(self.book)
-            self._jobs.update(allowed)
+            self._jobs.update(await self._ledgers.try_again(self.book))
             self._note_refused(now)
         for _ in range(ROUNDS):
             if self.idle:

@@ -19,9 +19,13 @@ EXPANSION_MODE: Final = "HCCL_OP_EXPANSION_MODE"
 RDMA_TIMEOUT: Final = "HCCL_RDMA_TIMEOUT"
 RDMA_RETRY_CNT: Final = "HCCL_RDMA_RETRY_CNT"
 INTER_HCCS_DISABLE: Final = "HCCL_INTER_HCCS_DISABLE"
+CONNECT_TIMEOUT: Final = "HCCL_CONNECT_TIMEOUT"
+VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
 
 DEFAULT_RDMA_TIMEOUT: Final = 20
 DEFAULT_RDMA_RETRY_CNT: Final = 7
+DEFAULT_CONNECT_TIMEOUT: Final = 120
+"""Seconds; also the least that HCCL takes."""
 INVISIBLE_THRESHOLD_MS: Final = 30_000.0
 """The vendor's round figure, for when the timers cannot be seen."""
 
@@ -43,6 +47,14 @@ class RetryParams:
     max_cnt: int = 1
     hold_time: int = 5000
     interval_time: int = 1000
+
+
+def default_op_retry(cann: str) -> OpRetry:
+    """Levels that are on when HCCL_OP_RETRY_ENABLE is unset: none, but L1 as the document of CANN 8.3 lists it.
+
+    `cann` is a version such as `8.2.RC1`; empty is the newest.
+    """
+    return OpRetry(l1=re.match(r"8\.3(?![0-9])", cann) is not None)
 
 
 class Expansion(StrEnum):
@@ -134,6 +146,17 @@ def parse_inter_hccs_disable(text: str) -> bool:
     return word == "true"
 
 
+def parse_connect_timeout(text: str) -> int:
+    """HCCL_CONNECT_TIMEOUT, 120 to 7200 s: how long ranks wait for each other as links are set up. Raises BadInput."""
+    return _within(CONNECT_TIMEOUT, "", text, DEFAULT_CONNECT_TIMEOUT, 7200)
+
+
+def parse_visible_devices(text: str) -> tuple[int, ...]:
+    """ASCEND_RT_VISIBLE_DEVICES: places among the container's own devices, with commas between. Raises BadInput."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    return tuple(_within(VISIBLE_DEVICES, "", part, 0, 63) for part in parts)
+
+
 def _within(place: str, key: str, text: str, low: int, high: int) -> int:
     name = f"{key} " if key else ""
     if re.fullmatch(r"[+-]?[0-9]+", text) is None:
@@ -180,6 +203,8 @@ class HcclEnv:
     rdma_timeout: Seen[int] = Seen()
     rdma_retry_cnt: Seen[int] = Seen()
     inter_hccs_disable: Seen[bool] = Seen()
+    connect_timeout: Seen[int] = Seen()
+    visible_devices: Seen[tuple[int, ...]] = Seen()
 
 
 def env_from(mapping: Mapping[str, str | None] | None, visible: bool) -> HcclEnv:
@@ -208,6 +233,8 @@ def env_from(mapping: Mapping[str, str | None] | None, visible: bool) -> HcclEnv
         rdma_timeout=seen(RDMA_TIMEOUT, parse_rdma_timeout),
         rdma_retry_cnt=seen(RDMA_RETRY_CNT, parse_rdma_retry_cnt),
         inter_hccs_disable=seen(INTER_HCCS_DISABLE, parse_inter_hccs_disable),
+        connect_timeout=seen(CONNECT_TIMEOUT, parse_connect_timeout),
+        visible_devices=seen(VISIBLE_DEVICES, parse_visible_devices),
     )
 
 
@@ -222,3 +249,57 @@ def flap_threshold_ms(env: HcclEnv) -> float:
     if timeout is None or count is None:
         return INVISIBLE_THRESHOLD_MS
     return float(4.096 * 2**timeout * count / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Whether HCCL would do something; None: it cannot be told. And why."""
+
+    answer: bool | None
+    why: str
+
+
+IN_PLACE: Final = (
+    "HCCL still refuses operators whose input was overwritten (all_reduce, all_gather and reduce_scatter in place), "
+    "communication fused with computation (MC2), and graphs sunk as a whole"
+)
+"""What no environment variable shows."""
+
+
+def retry_eligible(env: HcclEnv, unset: OpRetry) -> Eligible:
+    """Whether a failed operator may be executed again; `unset` are the levels that are on by default.
+
+    Operators of single-operator mode may be, wherever they are expanded, AIV apart, of which nothing is said.
+    """
+    for name, seen in ((RETRY_ENABLE, env.retry), (RETRY_PARAMS, env.params)):
+        if seen.sight is Sight.INVALID:
+            return Eligible(False, f"{name} makes HCCL fail at its start: {seen.problem}")
+    levels = env.retry.effective(unset)
+    if levels is None:
+        return Eligible(None, f"{RETRY_ENABLE} cannot be seen")
+    if not (levels.l1 or levels.l2):
+        return Eligible(False, f"no level of {RETRY_ENABLE} is on")
+    if env.expansion.value is Expansion.AIV:
+        return Eligible(None, f"{EXPANSION_MODE} is AIV, of which the vendor says nothing")
+    on = " and ".join(words for words, level in (("L1 (servers)", levels.l1), ("L2 (super-pods)", levels.l2)) if level)
+    return Eligible(True, f"{on} on")
+
+
+def borrow_eligible(env: HcclEnv, unset: OpRetry) -> Eligible:
+    """Whether a link between super-pods may be carried by the other die; needs more than the retry itself."""
+    retry = retry_eligible(env, unset)
+    if retry.answer is False:
+        return retry
+    levels = env.retry.effective(unset)
+    if levels is not None and not levels.l2:
+        return Eligible(False, f"L2 of {RETRY_ENABLE} is off")
+    where = env.expansion
+    if where.value is not None and not where.value.on_ai_cpu:
+        return Eligible(False, f"{EXPANSION_MODE} is {where.value}, not the AI CPU")
+    if retry.answer is None:
+        return retry
+    if where.sight is Sight.UNKNOWN:
+        return Eligible(None, f"{EXPANSION_MODE} cannot be seen")
+    if where.sight is Sight.INVALID:
+        return Eligible(None, f"{EXPANSION_MODE}: {where.problem}; the document takes AI_CPU then, HCCL fails")
+    return Eligible(True, "L2 on, operators on the AI CPU")

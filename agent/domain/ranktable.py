@@ -3,10 +3,15 @@
 The one rule: a table answers from indices that are built once; where an answer would be ambiguous it is None.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Literal
+from typing import Final, Literal
+
+_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_PLAIN_IPV4: Final = re.compile(rf"{_BYTE}(?:\.{_BYTE}){{3}}")
+"""What `ip_address` takes too, at a tenth of the time; a large table has half a million addresses."""
 
 
 def pair_die(device: int) -> int:
@@ -24,6 +29,8 @@ def addresses(text: str) -> frozenset[str]:
 
     HCCL takes several values with commas between; a text that is no address stands for itself.
     """
+    if _PLAIN_IPV4.fullmatch(text):
+        return frozenset((text,))
     found = set()
     for part in text.split(","):
         word = part.strip()
@@ -34,6 +41,16 @@ def addresses(text: str) -> frozenset[str]:
         except ValueError:
             found.add(word)
     return frozenset(found)
+
+
+def is_address(text: str, *, only_v4: bool = False) -> bool:
+    """Whether it is one IPv4 or IPv6 address."""
+    if _PLAIN_IPV4.fullmatch(text):
+        return True
+    try:
+        return ip_address(text).version == 4 or not only_v4
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,34 @@
 The one rule: only what the table itself shows is judged; what needs the job's environment is left to who knows it.
 """
 
-import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import gcd
 from typing import Final, Literal
 
-from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, pair_die
+from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, is_address, pair_die
 from agent.wire.ranktablefile import TableCode
 
-_DEFAULT_PORT: Final = 16666
-_DEFAULT_BACKUP_PORT: Final = 16667
+DEFAULT_PORT: Final = 16666
+DEFAULT_BACKUP_PORT: Final = 16667
 _AMBIGUOUS: Final = frozenset({TableCode.RANK_DUP, TableCode.DEVICE_ID_DUP, TableCode.SERVER_ID_DUP})
 
 Severity = Literal["error", "warning"]
+By = Literal["both", "doc", "hccl"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: its code, a JSON pointer to it, words, and whether HCCL or the document refuse it."""
+    """One thing that is wrong: its code, a JSON pointer to it, words, and how much it matters."""
 
     code: TableCode
     pointer: str
     message: str
     severity: Severity = "error"
+    by: By = "both"
+    """Whose rule it is: the vendor's document's, that of HCCL's own reader (which asks for less), or both."""
+    hint: str = ""
 
 
 def validate(table: RankTable) -> tuple[Finding, ...]:
@@ -53,6 +57,8 @@ def _whole(table: RankTable) -> Iterator[Finding]:
     if table.server_count is not None and table.server_count != len(table.servers):
         message = f"{table.server_count} is written, {len(table.servers)} are listed"
         yield Finding(TableCode.SERVER_COUNT_MISMATCH, "/server_count", message)
+    if table.version == "1.0" and table.server_count is None:
+        yield Finding(TableCode.FIELD_MISSING, "/server_count", "is needed in version 1.0", by="doc")
     if table.version == "1.2" and table.effective_mode() == "ai_server":
         why = "super_device_id of every device" if table.super_pods else "super_pod_list"
         message = f"without {why} HCCL uses AI-server mode: no super-pods"
@@ -74,12 +80,14 @@ def _servers(table: RankTable) -> Iterator[Finding]:
         if server.server_id in seen:
             yield Finding(TableCode.SERVER_ID_DUP, f"{at}/server_id", f"{server.server_id[:64]} is listed twice")
         seen.add(server.server_id)
-        if server.host_ip and not _is_ip(server.host_ip, only_v4=True):
-            yield Finding(TableCode.HOST_IP_INVALID, f"{at}/host_ip", f"{server.host_ip[:64]!r} is not IPv4")
+        if server.host_ip and not is_address(server.host_ip, only_v4=True):
+            by: By = "doc" if is_address(server.host_ip) else "both"
+            yield Finding(TableCode.HOST_IP_INVALID, f"{at}/host_ip", f"{server.host_ip[:64]!r} is not IPv4", by=by)
 
 
 def _devices(table: RankTable) -> Iterator[Finding]:
-    several = len(table.servers) > 1 if table.version == "1.0" else len(table.super_pods) > 1
+    flat = table.effective_mode() == "ai_server"
+    several = len(table.servers) > 1 if flat else len(table.super_pods) > 1
     ids: set[tuple[str, int]] = set()
     host_ports: set[tuple[str, int]] = set()
     ips: set[str] = set()
@@ -88,13 +96,23 @@ def _devices(table: RankTable) -> Iterator[Finding]:
             yield Finding(TableCode.DEVICE_ID_DUP, f"{at}/device_id", f"{device.device_id} is listed twice")
         ids.add((server.server_id, device.device_id))
         if not device.device_ip and several:
-            yield Finding(TableCode.DEVICE_IP_REQUIRED, f"{at}/device_ip", "is needed across servers or super-pods")
+            yield Finding(
+                TableCode.DEVICE_IP_REQUIRED,
+                f"{at}/device_ip",
+                "is needed across servers or super-pods",
+                by="doc" if is_address(server.host_ip) else "both",
+            )
+        mine = addresses(device.device_ip)
         yield from _bad_addresses(device.device_ip, f"{at}/device_ip")
-        for address in sorted(addresses(device.device_ip) & ips):
-            yield Finding(TableCode.DEVICE_IP_DUP, f"{at}/device_ip", f"{address} is another device's too")
-        ips |= addresses(device.device_ip)
-        for key in ("device_port", "backup_device_port", "host_port"):
-            port = getattr(device, key)
+        if not ips.isdisjoint(mine):
+            for address in sorted(mine & ips):
+                yield Finding(TableCode.DEVICE_IP_DUP, f"{at}/device_ip", f"{address} is another device's too")
+        ips |= mine
+        for key, port in (
+            ("device_port", device.device_port),
+            ("backup_device_port", device.backup_device_port),
+            ("host_port", device.host_port),
+        ):
             if port is not None and not 1 <= port <= 65535:
                 yield Finding(TableCode.PORT_RANGE, f"{at}/{key}", f"{port} is outside 1 to 65535")
             elif port is not None and port < 1024:
@@ -102,7 +120,7 @@ def _devices(table: RankTable) -> Iterator[Finding]:
         if device.host_port is not None:
             if (server.server_id, device.host_port) in host_ports:
                 message = f"{device.host_port} is another device's of this server too"
-                yield Finding(TableCode.HOST_PORT_DUP, f"{at}/host_port", message)
+                yield Finding(TableCode.HOST_PORT_DUP, f"{at}/host_port", message, by="doc")
             host_ports.add((server.server_id, device.host_port))
 
 
@@ -123,7 +141,7 @@ def _backups(table: RankTable) -> Iterator[Finding]:
             yield Finding(TableCode.BACKUP_SELF, place, "is the device's own address")
         elif pair is None:
             message = f"device {pair_die(device.device_id)}, the other die of its NPU, is not in the table"
-            yield Finding(TableCode.BACKUP_NOT_PAIR, place, message, "warning")
+            yield Finding(TableCode.BACKUP_NOT_PAIR, place, message, "warning", "doc")
         elif not mine & addresses(pair.device_ip):
             message = f"is not the address of device {pair_die(device.device_id)}, the other die of its NPU"
             yield Finding(TableCode.BACKUP_NOT_PAIR, place, message, "warning")
@@ -133,8 +151,8 @@ def _backups(table: RankTable) -> Iterator[Finding]:
 
 def _port_clash(at: str, device: RankDevice, pair: RankDevice) -> Iterator[Finding]:
     """One NIC must not use one port in both roles; HCCL itself compares only ports that are both written."""
-    backup = _DEFAULT_BACKUP_PORT if device.backup_device_port is None else device.backup_device_port
-    main = _DEFAULT_PORT if pair.device_port is None else pair.device_port
+    backup = DEFAULT_BACKUP_PORT if device.backup_device_port is None else device.backup_device_port
+    main = DEFAULT_PORT if pair.device_port is None else pair.device_port
     if backup != main:
         return
     written = device.backup_device_port is not None and pair.device_port is not None
@@ -157,7 +175,7 @@ def _ranks(table: RankTable) -> Iterator[Finding]:
         ranks = {device.rank_id for device in server.devices}
         if ranks and max(ranks) - min(ranks) + 1 != len(ranks):
             message = f"ranks {min(ranks)} to {max(ranks)} are not all on this server"
-            yield Finding(TableCode.RANK_INTERLEAVED, f"/server_list/{number}/device", message)
+            yield Finding(TableCode.RANK_INTERLEAVED, f"/server_list/{number}/device", message, by="doc")
 
 
 def _super_pods(table: RankTable) -> Iterator[Finding]:
@@ -178,6 +196,7 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
             elif server_id in home:
                 yield Finding(TableCode.SUPERPOD_DUP, place, f"{server_id[:64]} is in two places of super_pod_list")
             home.setdefault(server_id, pod.super_pod_id)
+    yield from _unequal(table)
     sdids: set[tuple[str, str]] = set()
     left: set[str] = set()
     before = ""
@@ -190,7 +209,7 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
             continue
         if pod_id in left:
             message = f"servers of super-pod {pod_id[:128]} are not next to each other"
-            yield Finding(TableCode.SUPERPOD_INTERLEAVED, f"{at}/server_id", message)
+            yield Finding(TableCode.SUPERPOD_INTERLEAVED, f"{at}/server_id", message, by="doc")
         if before and before != pod_id:
             left.add(before)
         before = pod_id
@@ -204,16 +223,29 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
             sdids.add((pod_id, device.super_device_id))
 
 
+def _unequal(table: RankTable) -> Iterator[Finding]:
+    """HCCL cuts super-pods of unequal size into equal logical ones, between which only the spine network is used."""
+    sizes = [len(pod.server_ids) for pod in table.super_pods]
+    listed = sorted(server_id for pod in table.super_pods for server_id in pod.server_ids)
+    if len(set(sizes)) < 2 or listed != sorted(server.server_id for server in table.servers):
+        return
+    size = gcd(*sizes)
+    shown = ", ".join(f"{pod.super_pod_id[:32]}: {len(pod.server_ids)}" for pod in table.super_pods[:8])
+    more = ", …" if len(sizes) > 8 else ""
+    message = (
+        f"servers per super-pod differ ({shown}{more}): HCCL splits them into {sum(sizes) // size} logical super-pods "
+        f"of {size} server{'' if size == 1 else 's'}, and what lies between two of those takes the spine network"
+    )
+    yield Finding(TableCode.SUPERPOD_UNEQUAL, "/super_pod_list", message, "warning", "doc")
+
+
 def _bad_addresses(text: str, at: str) -> Iterator[Finding]:
-    parts = [part.strip() for part in text.split(",")] if text else []
-    wrong = [part for part in parts if not _is_ip(part)]
+    if not text or is_address(text):
+        return
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not is_address(part)]
     if wrong:
         yield Finding(TableCode.DEVICE_IP_INVALID, at, f"{wrong[0][:64]!r} is neither IPv4 nor IPv6")
-
-
-def _is_ip(text: str, *, only_v4: bool = False) -> bool:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return address.version == 4 or not only_v4
+    else:
+        message = f"{len(parts)} addresses: HCCL takes several, the document one"
+        yield Finding(TableCode.DEVICE_IP_INVALID, at, message, by="doc")

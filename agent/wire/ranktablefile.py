@@ -5,9 +5,9 @@ keeps it while the status is `initializing`, controllers/v1/pod.go:244-319).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import orjson
 
@@ -54,10 +54,21 @@ class TableCode(StrEnum):
     SUPERPOD_MISSING_SERVER = "SUPERPOD_MISSING_SERVER"
     SUPERPOD_INTERLEAVED = "SUPERPOD_INTERLEAVED"
     MODE_AI_SERVER = "MODE_AI_SERVER"
+    HOST_IP_REQUIRED = "HOST_IP_REQUIRED"
+    DEVICE_ID_RANGE = "DEVICE_ID_RANGE"
+    NO_BACKUP_CONFIGURED = "NO_BACKUP_CONFIGURED"
+    SUPERPOD_UNEQUAL = "SUPERPOD_UNEQUAL"
+    SHARED_PORT = "SHARED_PORT"
+    RANK_COUNT_MISMATCH = "RANK_COUNT_MISMATCH"
+    VALUE_RANGE = "VALUE_RANGE"
+    VALUE_UNKNOWN = "VALUE_UNKNOWN"
+    LAYER_ORDER = "LAYER_ORDER"
+    ADDRESS_INVALID = "ADDRESS_INVALID"
+    ADDRESS_COUNT = "ADDRESS_COUNT"
 
 
-def _bad(code: TableCode, message: str, pointer: str = "", hint: str = "") -> BadDocument:
-    return BadDocument(f"{code}: {message}", place=pointer or "/", hint=hint)
+Complain = Callable[[TableCode, str, str, str], None]
+"""Takes a code, words, a JSON pointer and a hint, and either raises or keeps them."""
 
 
 def parse_rank_table(text: bytes | str) -> RankTable:
@@ -70,30 +81,52 @@ def parse_rank_table(text: bytes | str) -> RankTable:
     try:
         root = orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeError) as error:
-        raise _bad(TableCode.JSON_INVALID, str(error), hint=_json_hint(text)) from None
+        _refuse(TableCode.JSON_INVALID, str(error), "", json_hint(text))
+    table = read_rank_table(root, _refuse)
+    if table is None:
+        raise AssertionError("a reader that refuses gives a table or raises")
+    return table
+
+
+def _refuse(code: TableCode, message: str, pointer: str, hint: str) -> NoReturn:
+    raise BadDocument(f"{code}: {message}", place=pointer or "/", hint=hint) from None
+
+
+def read_rank_table(root: object, complain: Complain) -> RankTable | None:
+    """The table of a parsed text; every field that cannot be read is told to `complain`, in the order of the file.
+
+    A number where HCCL wants a string is complained about and read. None when a rank, a device or a server cannot be
+    told, or nothing of the table may be trusted.
+    """
     if not isinstance(root, dict):
-        raise _bad(TableCode.JSON_INVALID, "the file is not an object")
-    version = _text(root, "version", "")
-    status = _text(root, "status", "")
+        complain(TableCode.JSON_INVALID, "the file is not an object", "", "")
+        return None
+    read = _Reader(complain)
+    version = read.text(root, "version", "")
+    status = read.text(root, "status", "")
     if not status and version == "2.0":
         status = "completed"
     if status != "completed":
-        raise _bad(
+        complain(
             TableCode.STATUS_NOT_READY,
             f"status is {status[:40]!r}, the servers may be those of an earlier run",
             "/status",
             "wait until ascend-operator writes completed",
         )
+        return None
     if version == "2.0":
         return RankTable(status, version)
     if version not in ("1.0", "1.2"):
-        raise _bad(TableCode.VERSION_UNSUPPORTED, f"{version[:40]!r} is none of 1.0, 1.2, 2.0", "/version")
-    servers = tuple(_server(item, at) for at, item in _items(root, "server_list", "", required=True))
-    pods = tuple(_pod(item, at) for at, item in _items(root, "super_pod_list", "", required=False))
-    return RankTable(status, version, servers, pods, _number(root, "server_count", ""))
+        complain(TableCode.VERSION_UNSUPPORTED, f"{version[:40]!r} is none of 1.0, 1.2, 2.0", "/version", "")
+        return None
+    servers = tuple(read.server(item, at) for at, item in read.items(root, "server_list", "", required=True))
+    pods = tuple(read.pod(item, at) for at, item in read.items(root, "super_pod_list", "", required=False))
+    count = read.number(root, "server_count", "")
+    return None if read.lost else RankTable(status, version, servers, pods, count)
 
 
-def _json_hint(text: bytes | str) -> str:
+def json_hint(text: bytes | str) -> str:
+    """What may be wrong with a text that is no JSON; empty when nothing comes to mind."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     if re.search(rb"(^|[\s,\[{}\]\"])(//|/\*|#)", raw):
         return "comments are not JSON: remove them"
@@ -102,72 +135,88 @@ def _json_hint(text: bytes | str) -> str:
     return ""
 
 
-def _items(parent: Mapping[str, Any], key: str, at: str, *, required: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    items = parent.get(key)
-    pointer = f"{at}/{key}"
-    if items is None and not required:
-        return
-    if not isinstance(items, list) or (required and not items):
-        raise _bad(TableCode.FIELD_MISSING, "a list with something in it is needed", pointer)
-    for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise _bad(TableCode.FIELD_MISSING, "an object is needed", f"{pointer}/{index}")
-        yield f"{pointer}/{index}", item
+class _Reader:
+    """Reads fields; `lost` once a part is missing without which nothing can be said of the whole."""
 
+    __slots__ = ("_complain", "lost")
 
-def _text(parent: Mapping[str, Any], key: str, at: str, *, required: bool = False) -> str:
-    value = parent.get(key)
-    if value is None and not required:
+    def __init__(self, complain: Complain) -> None:
+        self._complain = complain
+        self.lost = False
+
+    def items(
+        self, parent: Mapping[str, Any], key: str, at: str, *, required: bool
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        items = parent.get(key)
+        pointer = f"{at}/{key}"
+        if items is None and not required:
+            return
+        if not isinstance(items, list) or (required and not items):
+            self._lose("a list with something in it is needed", pointer)
+            return
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield f"{pointer}/{index}", item
+            else:
+                self._lose("an object is needed", f"{pointer}/{index}")
+
+    def _lose(self, message: str, pointer: str) -> None:
+        self.lost = True
+        self._complain(TableCode.FIELD_MISSING, message, pointer, "")
+
+    def text(self, parent: Mapping[str, Any], key: str, at: str, *, required: bool = False) -> str:
+        value = parent.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if value is None or value == "":
+            if required:
+                self._lose("is needed", f"{at}/{key}")
+            return ""
+        hint = "put it in quotes"
+        self._complain(TableCode.TYPE_NOT_STRING, "HCCL takes only JSON strings here", f"{at}/{key}", hint)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        self.lost = True
         return ""
-    if value is None or value == "":
-        if required:
-            raise _bad(TableCode.FIELD_MISSING, "is needed", f"{at}/{key}")
-        return ""
-    if not isinstance(value, str):
-        raise _bad(TableCode.TYPE_NOT_STRING, "HCCL takes only JSON strings here", f"{at}/{key}", "put it in quotes")
-    return value
 
+    def number(self, parent: Mapping[str, Any], key: str, at: str) -> int | None:
+        text = self.text(parent, key, at)
+        if not text:
+            return None
+        if _DECIMAL.fullmatch(text) is None:
+            self._complain(TableCode.NUMBER_INVALID, f"{text[:40]!r} is not a decimal number", f"{at}/{key}", "")
+            self.lost = True
+            return None
+        return int(text)
 
-def _number(parent: Mapping[str, Any], key: str, at: str) -> int | None:
-    text = _text(parent, key, at)
-    if not text:
-        return None
-    if _DECIMAL.fullmatch(text) is None:
-        raise _bad(TableCode.NUMBER_INVALID, f"{text[:40]!r} is not a decimal number", f"{at}/{key}")
-    return int(text)
+    def needed(self, parent: Mapping[str, Any], key: str, at: str) -> int:
+        if parent.get(key) in (None, ""):
+            self._lose("is needed", f"{at}/{key}")
+        value = self.number(parent, key, at)
+        return -1 if value is None else value
 
+    def server(self, item: Mapping[str, Any], at: str) -> Server:
+        return Server(
+            server_id=self.text(item, "server_id", at, required=True),
+            host_ip=self.text(item, "host_ip", at),
+            container_ip=self.text(item, "container_ip", at),
+            devices=tuple(self.device(one, place) for place, one in self.items(item, "device", at, required=True)),
+            hardware_type=self.text(item, "hardware_type", at),
+        )
 
-def _needed(parent: Mapping[str, Any], key: str, at: str) -> int:
-    value = _number(parent, key, at)
-    if value is None:
-        raise _bad(TableCode.FIELD_MISSING, "is needed", f"{at}/{key}")
-    return value
+    def device(self, item: Mapping[str, Any], at: str) -> RankDevice:
+        return RankDevice(
+            device_id=self.needed(item, "device_id", at),
+            rank_id=self.needed(item, "rank_id", at),
+            device_ip=self.text(item, "device_ip", at),
+            device_port=self.number(item, "device_port", at),
+            backup_device_ip=self.text(item, "backup_device_ip", at),
+            backup_device_port=self.number(item, "backup_device_port", at),
+            host_port=self.number(item, "host_port", at),
+            super_device_id=self.text(item, "super_device_id", at),
+        )
 
-
-def _server(item: Mapping[str, Any], at: str) -> Server:
-    return Server(
-        server_id=_text(item, "server_id", at, required=True),
-        host_ip=_text(item, "host_ip", at),
-        container_ip=_text(item, "container_ip", at),
-        devices=tuple(_device(device, place) for place, device in _items(item, "device", at, required=True)),
-        hardware_type=_text(item, "hardware_type", at),
-    )
-
-
-def _device(item: Mapping[str, Any], at: str) -> RankDevice:
-    return RankDevice(
-        device_id=_needed(item, "device_id", at),
-        rank_id=_needed(item, "rank_id", at),
-        device_ip=_text(item, "device_ip", at),
-        device_port=_number(item, "device_port", at),
-        backup_device_ip=_text(item, "backup_device_ip", at),
-        backup_device_port=_number(item, "backup_device_port", at),
-        host_port=_number(item, "host_port", at),
-        super_device_id=_text(item, "super_device_id", at),
-    )
-
-
-def _pod(item: Mapping[str, Any], at: str) -> SuperPod:
-    members = _items(item, "server_list", at, required=True)
-    ids = tuple(_text(member, "server_id", place, required=True) for place, member in members)
-    return SuperPod(_text(item, "super_pod_id", at, required=True), ids)
+    def pod(self, item: Mapping[str, Any], at: str) -> SuperPod:
+        members = self.items(item, "server_list", at, required=True)
+        ids = tuple(self.text(member, "server_id", place, required=True) for place, member in members)
+        return SuperPod(self.text(item, "super_pod_id", at, required=True), ids)

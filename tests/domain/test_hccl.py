@@ -9,14 +9,19 @@ from agent.domain.hccl import (
     OpRetry,
     RetryParams,
     Sight,
+    borrow_eligible,
+    default_op_retry,
     env_from,
     flap_threshold_ms,
+    parse_connect_timeout,
     parse_expansion_mode,
     parse_inter_hccs_disable,
     parse_op_retry_enable,
     parse_op_retry_params,
     parse_rdma_retry_cnt,
     parse_rdma_timeout,
+    parse_visible_devices,
+    retry_eligible,
 )
 from agent.errors import BadInput
 
@@ -183,3 +188,74 @@ def test_no_text_crashes_a_parser(text: str) -> None:
     env = env_from(dict.fromkeys(names, text), visible=True)
     seen = (env.retry, env.params, env.expansion, env.rdma_timeout, env.rdma_retry_cnt, env.inter_hccs_disable)
     assert {item.sight for item in seen} <= {Sight.KNOWN, Sight.INVALID}
+
+
+@pytest.mark.parametrize(
+    ("cann", "expected"),
+    [
+        ("", False),
+        ("8.1.RC1", False),
+        ("8.2.RC1", False),
+        ("8.3.RC1", True),
+        ("8.3", True),
+        ("8.30", False),
+        ("9.0", False),
+    ],
+)
+def test_the_levels_that_are_on_by_default_hang_on_the_version(cann: str, expected: bool) -> None:
+    assert default_op_retry(cann) == OpRetry(l1=expected)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("120", 120), ("7200", 7200)])
+def test_the_connect_timeout_is_read(text: str, expected: int) -> None:
+    assert parse_connect_timeout(text) == expected
+
+
+@pytest.mark.parametrize("text", ["119", "7201", "", "2m"])
+def test_a_connect_timeout_out_of_range_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="HCCL_CONNECT_TIMEOUT"):
+        parse_connect_timeout(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0,1", (0, 1)), (" 3 , 2", (3, 2)), ("", ()), ("15", (15,))])
+def test_visible_devices_are_read(text: str, expected: tuple[int, ...]) -> None:
+    assert parse_visible_devices(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0,,1", "a", "-1", "64", "0-3"])
+def test_visible_devices_that_are_no_list_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="ASCEND_RT_VISIBLE_DEVICES"):
+        parse_visible_devices(text)
+
+
+ON = {"HCCL_OP_RETRY_ENABLE": "L1:1,L2:1", "HCCL_OP_EXPANSION_MODE": "AI_CPU"}
+
+
+@pytest.mark.parametrize(
+    ("env", "visible", "retry", "borrow"),
+    [
+        pytest.param(ON, True, True, True, id="all set"),
+        pytest.param({"HCCL_OP_RETRY_ENABLE": "L2:1"}, True, True, True, id="expansion unset is the AI CPU"),
+        pytest.param({"HCCL_OP_RETRY_ENABLE": "L2:1"}, False, True, None, id="expansion unknown"),
+        pytest.param({}, True, False, False, id="unset is off"),
+        pytest.param({}, False, None, None, id="unknown is not off"),
+        pytest.param({**ON, "HCCL_OP_RETRY_ENABLE": "L1:1"}, True, True, False, id="within a super-pod only"),
+        pytest.param({**ON, "HCCL_OP_EXPANSION_MODE": "HOST"}, True, True, False, id="retry on the host, no borrow"),
+        pytest.param({**ON, "HCCL_OP_EXPANSION_MODE": "HOST_TS"}, True, True, False, id="the same with HOST_TS"),
+        pytest.param({**ON, "HCCL_OP_EXPANSION_MODE": "AIV"}, True, None, False, id="nothing is said of AIV"),
+        pytest.param({**ON, "HCCL_OP_EXPANSION_MODE": "cpu"}, True, True, None, id="document and HCCL differ"),
+        pytest.param({**ON, "HCCL_OP_RETRY_ENABLE": "L9:1"}, True, False, False, id="HCCL fails"),
+        pytest.param({**ON, "HCCL_OP_RETRY_PARAMS": "MaxCnt:0"}, True, False, False, id="HCCL fails for params too"),
+        pytest.param({"HCCL_OP_EXPANSION_MODE": "HOST"}, False, None, False, id="whatever retry is, no borrow"),
+    ],
+)
+def test_retry_is_wider_than_borrow(
+    env: dict[str, str], visible: bool, retry: bool | None, borrow: bool | None
+) -> None:
+    read = env_from(env, visible)
+    assert (retry_eligible(read, OpRetry()).answer, borrow_eligible(read, OpRetry()).answer) == (retry, borrow)
+
+
+def test_by_the_default_of_cann_83_operators_are_retried_and_nothing_is_borrowed() -> None:
+    read, unset = env_from({}, visible=True), default_op_retry("8.3.RC1")
+    assert (retry_eligible(read, unset).answer, borrow_eligible(read, unset).answer) == (True, False)

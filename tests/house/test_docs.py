@@ -185,6 +185,11 @@ AMBIGUOUS = {"RANK_DUP", "DEVICE_ID_DUP", "SERVER_ID_DUP"}
 """Codes of a rank table that can be read and from which no rank can be told."""
 
 
+def test_every_code_of_a_rank_table_is_explained_in_its_page() -> None:
+    told = {code for cell in cells("docs/ranktables.md", 0) for code in cell.split(", ")}
+    assert [code for code in TableCode if code not in told] == []
+
+
 def test_every_field_that_is_read_of_an_object_stands_in_the_page_of_cluster_files() -> None:
     page = (ROOT / "docs" / "cluster-files.md").read_text(encoding="utf-8")
     keys = (REAL, *DEVICE_CONFIGURATIONS, *NODE_DEVICES, GROUP_NAME, RANK_INDEX, SERIAL, RINGS_PREFIX, RANK_TABLE_KEY)

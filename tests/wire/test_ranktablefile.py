@@ -221,7 +221,10 @@ FINDINGS: list[tuple[str, Callable[[dict[str, Any]], object], list[tuple[str, st
     (
         "device_ip twice",
         lambda d: dev(d, 1, 0).update(device_ip="192.168.2.6,192.168.1.6"),
-        [("DEVICE_IP_DUP", "/server_list/1/device/0/device_ip", "error")],
+        [
+            ("DEVICE_IP_INVALID", "/server_list/1/device/0/device_ip", "error"),
+            ("DEVICE_IP_DUP", "/server_list/1/device/0/device_ip", "error"),
+        ],
     ),
     (
         "port 0",

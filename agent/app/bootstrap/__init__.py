@@ -27,6 +27,7 @@ from agent.app.bootstrap.policies import (
     recorded_day,
     write_policy,
 )
+from agent.app.bootstrap.ranktables import TableText, read_objects, read_tables
 from agent.app.bootstrap.solo import Audience, SoloOrder, prepare_demo, replay_solo, run_solo, scenario
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "STATE",
     "Audience",
     "SoloOrder",
+    "TableText",
     "border_of",
     "export_policy",
     "limits_of",
@@ -48,6 +50,8 @@ __all__ = [
     "read_mindcluster",
     "read_seen",
     "read_evidence",
+    "read_objects",
+    "read_tables",
     "recorded_day",
     "replay_solo",
     "run_solo",

@@ -21,6 +21,10 @@ from agent.app.cli.policydiff import diff_command
 from agent.app.cli.policyimport import coverage, import_
 from agent.app.cli.policylint import lint_command
 from agent.app.cli.policyunknown import unknown_command
+from agent.app.cli.ranktable import ranktable
+from agent.app.cli.ranktablebackup import backup_command
+from agent.app.cli.ranktableenv import env_command
+from agent.app.cli.ranktableshow import show_command as ranktable_show
 from agent.app.cli.release import release
 from agent.app.cli.run import run
 from agent.app.cli.solo import demo, replay
@@ -74,7 +78,23 @@ def version(as_json: bool) -> None:
 
 for of_policy in (lint_command, diff_command, import_, coverage, unknown_command):
     policy.add_command(of_policy)
-for verb in (demo, run, replay, explain, why, documents, release, policy, config, topics, deadletter, version):
+for of_ranktable in (ranktable_show, backup_command, env_command):
+    ranktable.add_command(of_ranktable)
+for verb in (
+    demo,
+    run,
+    replay,
+    explain,
+    why,
+    documents,
+    release,
+    policy,
+    ranktable,
+    config,
+    topics,
+    deadletter,
+    version,
+):
     cli.add_command(verb)
 
 

@@ -1,0 +1,76 @@
+"""Rank tables as files, on a disk or in the ConfigMaps of a dump, and the objects of a cluster to judge them by.
+
+The one rule: the bytes of a table come out as they are, whatever they hold.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from agent.adapters.clusterfiles import ClusterFiles
+from agent.adapters.manifests import read_documents
+from agent.domain.jobs import Node, Pod
+from agent.errors import BadDocument, BadUsage, CannotRun
+from agent.wire.kubeobjects import RANK_TABLE_KEY, RINGS_PREFIX, parse_object
+
+_LIMIT: Final = 256 * 1024 * 1024
+"""Bytes of one file; a table of 65,536 ranks with everything in it has some 20 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableText:
+    """The bytes of one table and what it is called."""
+
+    name: str
+    raw: bytes
+
+
+def read_tables(path: Path) -> list[TableText]:
+    """The table that a file is, or those in the ConfigMaps of a file of Kubernetes objects (YAML or JSON).
+
+    Raises CannotRun when it cannot be read, BadUsage when it holds objects and none of them carries a table.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LIMIT + 1)
+    except OSError as error:
+        raise CannotRun(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(raw) > _LIMIT:
+        raise CannotRun(f"{path} has more than {_LIMIT} bytes", hint="is it a rank table?")
+    if path.suffix not in (".yaml", ".yml") and b'"kind"' not in raw:
+        return [TableText(str(path), raw)]
+    objects = read_documents(raw, str(path)).objects
+    found = list(_tables(path, objects))
+    if objects and not found:
+        hint = f"ascend-operator's is {RINGS_PREFIX}<job> with key {RANK_TABLE_KEY}"
+        raise BadUsage(f"{path} holds no ConfigMap with a rank table", hint=hint)
+    return found or [TableText(str(path), raw)]
+
+
+def _tables(path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...]) -> Iterator[TableText]:
+    for _, one in objects:
+        data = one.get("data")
+        text = data.get(RANK_TABLE_KEY) if one.get("kind") == "ConfigMap" and isinstance(data, Mapping) else None
+        if isinstance(text, str):
+            name = one["metadata"]["name"]
+            yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"))
+
+
+def read_objects(path: Path) -> tuple[list[Pod], list[Node], list[str]]:
+    """Pods and nodes of a cluster as files, and what could not be read. Raises CannotRun, Unavailable."""
+    scan = ClusterFiles(path, static=True).scan()
+    pods: list[Pod] = []
+    nodes: list[Node] = []
+    findings = list(scan.findings)
+    for item in scan.objects:
+        try:
+            found = parse_object(item)
+        except BadDocument as error:
+            findings.append(str(error))
+            continue
+        if isinstance(found, Pod):
+            pods.append(found)
+        elif isinstance(found, Node):
+            nodes.append(found)
+    return pods, nodes, findings

@@ -1,0 +1,161 @@
+"""`fault-agent ranktable env`: what HCCL makes of an environment, variable by variable, and what it may then do.
+
+The one rule: retry and borrow are two verdicts, for HCCL retries more than it borrows for; unknown is never off.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+
+from agent.app.bootstrap import read_objects
+from agent.app.cli.ranktable import read_env
+from agent.domain import hccl
+from agent.domain.hccl import Eligible, HcclEnv, Seen, Sight, env_from
+from agent.errors import BadUsage
+
+_PATH: Final = click.Path(path_type=Path)
+
+
+@click.command(
+    "env",
+    short_help="What HCCL makes of a job's variables: retry, borrow, time-outs, differences between pods.",
+    epilog="Examples: fault-agent ranktable env --env job.env; "
+    "fault-agent ranktable env --cluster cluster.yaml --cann 8.3.RC1 --json",
+)
+@click.option(
+    "--env", "env_file", type=_PATH, help="The whole environment, a NAME=value a line. Example: --env job.env"
+)
+@click.option("--cluster", type=_PATH, help="Objects of the cluster: each pod with NPUs. Example: --cluster objects/")
+@click.option(
+    "--cann", default="", help="Version of CANN; the default levels of retry hang on it. Example: --cann 8.3.RC1"
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines: an array, an element per environment.")
+def env_command(env_file: Path | None, cluster: Path | None, cann: str, as_json: bool) -> None:
+    """Tell each variable that decides about operator retry and rail-borrow, as HCCL reads it.
+
+    A variable that a pod's spec does not show is unknown, not off: a start script may export it.
+    """
+    if (env_file is None) == (cluster is None):
+        raise BadUsage("give --env FILE or --cluster PATH", hint="one of them states the environment")
+    jobs = {"": {str(env_file): env_from(read_env(env_file), visible=True)}} if env_file is not None else {}
+    if cluster is not None:
+        jobs = _of_pods(cluster)
+        if not jobs:
+            raise BadUsage(f"{cluster} holds no pod with NPUs", hint="kubectl get pod -A -o yaml")
+    named = {name: env for envs in jobs.values() for name, env in envs.items()}
+    if as_json:
+        found = [_plain(name, env, cann) for name, env in named.items()]
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        return
+    click.echo("\n\n".join("\n".join(_text(name, env, cann)) for name, env in named.items()))
+    for job, envs in jobs.items():
+        for line in _differences(envs, cann):
+            click.secho(f"\n{job} differs: {line}", fg="yellow")
+    click.echo(f"\n{hccl.IN_PLACE}.")
+
+
+def _of_pods(cluster: Path) -> dict[str, dict[str, HcclEnv]]:
+    """Job -> pod -> environment; a pod without a PodGroup is a job of its own."""
+    pods, _, findings = read_objects(cluster)
+    for finding in findings:
+        click.echo(f"{finding} (not read)", err=True)
+    jobs: dict[str, dict[str, HcclEnv]] = {}
+    for pod in pods:
+        if pod.live and pod.devices:
+            env = env_from(pod.env, visible=pod.env is not None and pod.env_complete)
+            jobs.setdefault(pod.job or str(pod), {})[str(pod)] = env
+    return jobs
+
+
+def _variables(env: HcclEnv, cann: str) -> dict[str, tuple[Seen[Any], str]]:
+    """Each variable as it was found, and its default in words."""
+    unset = hccl.default_op_retry(cann)
+    return {
+        hccl.RETRY_ENABLE: (env.retry, _shown(unset)),
+        hccl.RETRY_PARAMS: (env.params, _shown(hccl.RetryParams())),
+        hccl.EXPANSION_MODE: (env.expansion, "AI_CPU on A3"),
+        hccl.RDMA_TIMEOUT: (env.rdma_timeout, str(hccl.DEFAULT_RDMA_TIMEOUT)),
+        hccl.RDMA_RETRY_CNT: (env.rdma_retry_cnt, str(hccl.DEFAULT_RDMA_RETRY_CNT)),
+        hccl.CONNECT_TIMEOUT: (env.connect_timeout, f"{hccl.DEFAULT_CONNECT_TIMEOUT} s"),
+        hccl.INTER_HCCS_DISABLE: (env.inter_hccs_disable, "FALSE"),
+        hccl.VISIBLE_DEVICES: (env.visible_devices, "all of the container's"),
+    }
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case hccl.OpRetry(l1, l2, l0):
+            return f"L1:{int(l1)}, L2:{int(l2)}{' (L0 has no effect)' if l0 else ''}"
+        case hccl.RetryParams(count, hold, interval):
+            return f"MaxCnt:{count}, HoldTime:{hold}, IntervalTime:{interval}"
+        case bool():
+            return str(value).upper()
+        case tuple():
+            return ",".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _words(seen: Seen[Any], default: str) -> str:
+    match seen.sight:
+        case Sight.KNOWN:
+            return _shown(seen.value)
+        case Sight.UNSET:
+            return f"unset: {default}"
+        case Sight.INVALID:
+            return f"invalid: {seen.problem}"
+    return f"unknown: not shown, a script may set it (default {default})"
+
+
+def _verdicts(env: HcclEnv, cann: str) -> dict[str, Eligible]:
+    unset = hccl.default_op_retry(cann)
+    return {"retry": hccl.retry_eligible(env, unset), "borrow": hccl.borrow_eligible(env, unset)}
+
+
+_ANSWER: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "unknown"}
+
+
+def _text(name: str, env: HcclEnv, cann: str) -> Iterator[str]:
+    yield name
+    for variable, (seen, default) in _variables(env, cann).items():
+        yield f"  {variable:<26} {_words(seen, default)}"
+    for what, verdict in _verdicts(env, cann).items():
+        yield f"  {what:<26} {_ANSWER[verdict.answer]}: {verdict.why}"
+    yield f"  {'flap threshold':<26} {hccl.flap_threshold_ms(env):.1f} ms"
+
+
+def _differences(named: Mapping[str, HcclEnv], cann: str) -> Iterator[str]:
+    """Variables that are not the same for all; HCCL does not set up links between such ranks."""
+    for variable in _variables(HcclEnv(), cann):
+        if variable == hccl.VISIBLE_DEVICES:
+            continue
+        words: dict[str, list[str]] = {}
+        for name, env in named.items():
+            seen, default = _variables(env, cann)[variable]
+            if seen.sight in (Sight.KNOWN, Sight.UNSET):
+                words.setdefault(_shown(seen.value) if seen.sight is Sight.KNOWN else default, []).append(name)
+        if len(words) > 1:
+            told = "; ".join(f"{value} ({len(some)}: {some[0]})" for value, some in words.items())
+            yield f"{variable}: {told}"
+
+
+def _plain(name: str, env: HcclEnv, cann: str) -> dict[str, Any]:
+    return {
+        "of": name,
+        "variables": {
+            variable: {
+                "sight": seen.sight,
+                "value": _shown(seen.value) if seen.sight is Sight.KNOWN else None,
+                "default": default,
+                "problem": seen.problem or None,
+            }
+            for variable, (seen, default) in _variables(env, cann).items()
+        },
+        "verdicts": {
+            what: {"answer": _ANSWER[one.answer], "why": one.why} for what, one in _verdicts(env, cann).items()
+        },
+        "flap_threshold_ms": hccl.flap_threshold_ms(env),
+        "not_shown_by_variables": hccl.IN_PLACE,
+    }
