@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from agent.errors import BadInput
@@ -66,7 +67,7 @@ def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any]
     for key, item in value:
         name = exact.get(key) or folded.get(key.casefold())
         if name is None:
-            meant = nearest(clean(key), names) if len(lost) < _MOST_MEANT else ""
+            meant = _meant(clean(key), tuple(names)) if len(lost) < _MOST_MEANT else ""
             lost.append((clean(key), f"its component knows no such key{meant}"))
         elif isinstance(item, Pairs) and isinstance(found.get(name), Pairs):
             if name not in ours:
@@ -79,6 +80,12 @@ def fields(value: Any, where: str, names: Sequence[str]) -> tuple[dict[str, Any]
                 lost.append((name, "stands again further down, and the last one counts"))
             found[name] = item
     return found, lost
+
+
+@lru_cache(maxsize=256)
+def _meant(key: str, names: tuple[str, ...]) -> str:
+    """The nearest right name; kept, because the objects of a list share their mistakes."""
+    return nearest(key, names)
 
 
 def texts(value: Any, where: str) -> list[str]:
