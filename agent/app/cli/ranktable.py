@@ -30,7 +30,10 @@ _COLOUR: Final = {"error": "red", "warning": "yellow"}
 _BY: Final = {"both": "document and HCCL", "doc": "document", "hccl": "HCCL"}
 
 
-@click.group(short_help="Judge and draw rank tables, and propose backups for one.")
+@click.group(
+    short_help="Judge and draw rank tables, and propose backups for one.",
+    epilog="Example: fault-agent ranktable check hccl.json --env job.env",
+)
 def ranktable() -> None:
     """Rank tables (hccl.json) of version 1.0, 1.2, 2.0: judge one before a job starts, look at it, give it backups."""
 
