@@ -109,6 +109,7 @@ def _is_over(draft: Draft, key: str, one: Kept, known: list[tuple[Occurrence, in
     id_ = key.partition("~")[0]
     return (
         report is not None
+        and not report.lost
         and all(fault.occurrence != id_ for fault in report.active)
         and all(occurrence.id != id_ for occurrence, _ in known)
     )

@@ -7,7 +7,7 @@ import pytest
 from kubebuilders import DEMO_JOB, a_pod, the_demo
 from rig import T0, Rig
 
-from agent.domain.cluster import decide_job, decide_node, entry_of
+from agent.domain.cluster import decide_job, decide_node, entry_of, evolve
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.wire.report import encode
 
@@ -106,3 +106,17 @@ async def test_a_run_that_goes_on_from_a_report_without_some_faults_says_so_and_
     assert [one.reason for one in again.decisions if one.fault] == [Reason.RECOVERY_FAILED]  # its time is over
     assert again.book.reports[N1].lost == 1
     assert [line for line in again.said if "has no room for 1 active faults" in line]
+
+
+async def test_what_is_kept_back_is_not_forgotten_over_a_report_that_cannot_tell_all() -> None:
+    rig = Rig(the_demo({**LABELS, "framework": "mindspore"}, {"huawei.com/schedule.filter.faultCode": "80C98000:120"}))
+    rig.fault("80C98000", 0, device=USED)
+    rig.tick(5)
+    await rig.run()
+    now, job = Millis(T0 + 20_000), JobId(DEMO_JOB)
+    cut(rig, occurrences=())
+    evolve(rig.book, decide_job(rig.book, job, now))
+    assert list(rig.book.ledger(job).quiet) == ["0:0:0:0~RestartRequest~2"]
+    rig.book.reports[N1] = replace(rig.book.reports[N1], cut=())
+    evolve(rig.book, decide_job(rig.book, job, now))
+    assert rig.book.ledger(job).quiet == {}
