@@ -129,7 +129,6 @@ class Coordinator:
     def stand_in(self, node: NodeName, report: NodeReport) -> None:
         """Take this report for the node's, whatever its number (the deputy's word for a silent node)."""
         self.book.reports[node] = report
-        self.book.buried.discard(node)
         self.woken.set()
         self._nodes.add(node)
         self._jobs.update(self.book.jobs.jobs_on(node))

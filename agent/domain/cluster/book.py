@@ -111,7 +111,7 @@ class ClusterBook:
         self.vanished: set[NodeName] = set()
         """Nodes whose object was there and is gone."""
         self.buried: set[NodeName] = set()
-        """Nodes whose report was removed."""
+        """Nodes whose report was removed, at least once."""
         self.node_d: set[NodeName] = set()
         """Nodes for which NodeD's own object is known."""
         self.former: dict[NodeName, set[JobId]] = {}

@@ -106,8 +106,8 @@ def _of_this_machine(
 
 def _is_gone(book: ClusterBook, node: NodeName) -> bool:
     """Its report was removed, and there are Nodes but not this one: a report may also be removed by hand."""
-    jobs = book.jobs
-    return node in book.buried and jobs.node(node) is None and next(iter(jobs.nodes()), None) is not None
+    jobs, silent = book.jobs, node in book.buried and node not in book.reports
+    return silent and jobs.node(node) is None and next(iter(jobs.nodes()), None) is not None
 
 
 def _with_machine(book: ClusterBook, node: NodeName, ledger: ClusterLedger) -> ClusterLedger:
