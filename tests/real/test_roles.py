@@ -312,6 +312,7 @@ def test_a_job_in_a_namespace_without_rights_waits_alone(cluster: RealCluster) -
     assert line.document == "closed/fault-agent-job-j7"
     assert "is forbidden" in line.detail or "no right" in line.detail
     assert cluster.leader() == "c1"
+    cluster.until("its Event", lambda: "" if cluster.events("closed") else "none")
     told = [(one["regarding"]["kind"], one["reason"]) for one in cluster.events("closed")]
     assert told == [("PodGroup", "DocumentRefused")]
 
