@@ -7,10 +7,10 @@ from typing import Final
 
 from agent.app.slots import Slot
 from agent.domain.cluster import ClusterBook, Shared, Verdict
-from agent.domain.cluster.effective import separation_ref
+from agent.domain.cluster.effective import faults_at
 from agent.domain.events import Behind, fault_ref
 from agent.domain.ledger import JobLedger
-from agent.domain.vocab import MANUAL, JobId, NodeName, Reason
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
 
 MOST: Final = 8
 """Causes that are told of one write; the reasons beside it tell the others."""
@@ -31,14 +31,15 @@ class Causes:
         self._behind.clear()
         self._active.clear()
 
-    def of_node(self, book: ClusterBook, node: NodeName, verdict: Verdict) -> None:
-        """A node was decided: when its entry changes, what began, ended or changed its level is behind that, and where
-        nothing did (a job came or went) all that is active.
+    def of_node(self, book: ClusterBook, node: NodeName, verdict: Verdict, at: Millis) -> None:
+        """A node was decided at that time (ms): when its entry changes, what began, ended or changed its level is
+        behind that, and where nothing did (a job came or went) all that counts. What is kept back is behind nothing.
         """
-        report = book.reports.get(node)
-        faults = report.active if report is not None else ()
-        now = {fault_ref(fault.key, fault.since): fault.level for fault in faults if not fault.held}
-        now |= {separation_ref(node, one): MANUAL for one in book.cluster.separations.get(node, ())}
+        now = {
+            fault_ref(one.fault.key, one.fault.since): one.fault.level
+            for one, kept in faults_at(book, node, at)
+            if kept is None and not one.fault.held
+        }
         before = self._active.get(node, {})
         if now:
             self._active[node] = now

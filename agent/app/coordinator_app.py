@@ -275,7 +275,7 @@ class Coordinator:
                 except Exception as error:  # a defect of ours costs one node its freshness, not the others theirs
                     self._tell(Decision(now, Reason.INTERNAL, node=node, detail=defect(error)))
                     continue
-                self._causes.of_node(self.book, node, verdict)
+                self._causes.of_node(self.book, node, verdict, now)
                 self._take(verdict, NO_JOB, traces)
         for job in jobs:
             self._note_gone(job)

@@ -31,7 +31,7 @@ def decided(causes: Causes, *active: ActiveFault, verdict: Verdict = CHANGED) ->
     """What is behind the node's document after the node was decided with these faults, were it written."""
     book = ClusterBook("c", Limits())
     book.reports[NODE] = NodeReport("c", NODE, 1, 1, "i", active=active)
-    causes.of_node(book, NODE, verdict)
+    causes.of_node(book, NODE, verdict, Millis(1000))
     return causes.behind(VCJOB, Reason.WRITTEN)
 
 
@@ -58,6 +58,20 @@ def test_behind_a_change_that_no_fault_has_made_is_all_that_is_active() -> None:
 
 def test_a_held_fault_is_behind_nothing() -> None:
     assert decided(Causes(), fault(1), fault(2, "NotHandleFault", held=True)) == (ref(1),)
+
+
+def test_a_fault_that_is_kept_back_is_behind_nothing_until_its_release() -> None:
+    # A bus fault waits 5 s for a memory error.
+    key = FaultKey(NODE, Plane.CHIP, "2", "80CB8009")
+    waiting = ActiveFault(
+        key, Millis(7), "RestartRequest", "chip-table", OccurrenceId("0:0:1:0"), Source.DCMI, devices=(2,)
+    )
+    causes, book = Causes(), ClusterBook("c", Limits())
+    book.reports[NODE] = NodeReport("c", NODE, 1, 1, "i", active=(fault(1), waiting))
+    causes.of_node(book, NODE, CHANGED, Millis(1000))
+    assert causes.behind(VCJOB, Reason.WRITTEN) == (ref(1),)
+    causes.of_node(book, NODE, CHANGED, Millis(5008))
+    assert causes.behind(VCJOB, Reason.WRITTEN) == (Behind("n1/chip/2/80CB8009@7"),)
 
 
 def said(reason: Reason, document: str = "", device: int = 1) -> Decision:
