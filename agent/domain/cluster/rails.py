@@ -95,7 +95,12 @@ def _ready_at(draft: Draft, job: Job, window: list[Occurrence]) -> Millis:
     complete = window[0].begin + draft.book.limits.joint_window + 1
     threshold = _threshold(draft)
     outlasted = (one.begin + math.floor(threshold) + 1 for one in window if one.end is None)
-    kept = (release_of(draft, job, one, int(one.key.where)) or 0 for one in window if one.end is None)
+    keys = {one.key for one in window if one.end is None}
+    kept = (
+        release_of(draft, job, one, device) or 0  # also of what a rule over time has raised it to since
+        for one, device in known_occurrences(draft)
+        if device is not None and one.end is None and one.key in keys
+    )
     return Millis(max(complete, *outlasted, *kept, 0))
 
 

@@ -213,6 +213,16 @@ async def test_a_rail_is_not_judged_while_its_link_fault_is_kept_back() -> None:
     assert judged == [51.001]
 
 
+async def test_a_rail_waits_too_for_the_level_that_a_rule_over_time_has_given_its_link_fault() -> None:
+    # Down for more than 20 s it is PreSeparateNPU, and only that level is quiet, for 60 s from the fault's beginning.
+    rig = demo({LEVELS: "PreSeparateNPU:60"})
+    rig.fault(LINK, 1)
+    rig.tick(100)
+    await rig.run()
+    judged = [at for at, reason in said(rig) if reason == "RAIL_REFUSED"]
+    assert judged == [61.001]
+
+
 async def test_longer_quiet_than_events_stay_young_is_released_all_the_same() -> None:
     rig = demo({CODES: f"{REQUEST}:3600"})
     rig.fault(REQUEST, 1)
