@@ -315,7 +315,8 @@ class CoordinatorRole:
         await self.ear.listen(now)
         if unanswered is not None:
             raise unanswered
-        await p.coordinator.step(now)
+        if not p.coordinator.idle:
+            await p.coordinator.step(now)
         await self.flush_audit()
         await self._bury(now)
         self.pulse.steps += 1
