@@ -16,8 +16,6 @@ from agent.ports import ConfigMap
 
 CONFLICT_TRIES = 8
 """Lost races in a row before the document waits for its next cause; a fighting writer is met without a fight."""
-HARD_LIMIT = 1_048_576
-"""The API server's own limit over the sum of all data, bytes."""
 CLUSTER_ANNOTATION = "fault-agent/cluster"
 """On every document that we have written: the cluster.id of the agent that writes it. An agent of another id leaves it
 alone, whatever the settings say of other writers; `fault-agent release` takes it off."""

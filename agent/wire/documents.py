@@ -15,8 +15,6 @@ from agent.domain.vocab import NodeName
 from agent.wire import gojson
 
 FAULT_NODE: Final = "fault-node"
-REMAIN_RETRY_TIMES: Final = "remain-retry-times"
-RECENT_RESCHEDULE_RECORDS: Final = "recent-reschedule-records"
 
 TEXTS_KEPT: Final = 16_384
 """Elements of `fault-node` whose text is kept; some 6 MB at most, and more nodes than a ConfigMap has room for."""

@@ -14,9 +14,6 @@ import orjson
 from agent.domain.ranktable import RankDevice, RankTable, Server, SuperPod
 from agent.errors import BadDocument
 
-DATA_KEY: Final = "hccl.json"
-"""Key of the table in ConfigMap `rings-config-<job>`."""
-
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}")
 
 

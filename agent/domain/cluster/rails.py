@@ -11,7 +11,7 @@ from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Link, Occurrence, fault_ref
-from agent.domain.hccl import HcclEnv, env_from, flap_threshold_ms
+from agent.domain.hccl import VISIBLE_DEVICES, HcclEnv, env_from, flap_threshold_ms
 from agent.domain.jobs import Job, Product
 from agent.domain.rail import decide, leaf_faults
 from agent.domain.rail.case import CommMode, RailQuestion
@@ -38,7 +38,6 @@ _REASON = {
     Noop: Reason.RAIL_NOOP,
     Delegate: Reason.RAIL_DELEGATED,
 }
-_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def consider(draft: Draft, job: Job) -> None:
@@ -310,7 +309,7 @@ def _visible(book: ClusterBook, job: JobId) -> dict[NodeName, frozenset[int] | N
         if pod.node is None or not pod.devices:
             continue
         seen = frozenset(pod.devices)
-        text = (pod.env or {}).get(_VISIBLE)
+        text = (pod.env or {}).get(VISIBLE_DEVICES)
         if text is not None:
             named = {part.strip() for part in text.split(",")}
             seen = frozenset(device for index, device in enumerate(pod.devices) if str(index) in named)
