@@ -7,7 +7,6 @@ every reader and after every restart. A fault is kept back up to and including i
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
@@ -15,7 +14,7 @@ from agent.domain.effects import node_status, switch_status
 from agent.domain.events import ActiveFault, FaultKey, Occurrence, fault_ref
 from agent.domain.jobs import Job, Pod
 from agent.domain.jobs.filters import FILTER_LEVELS, filter_key
-from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, NodeName, Plane
+from agent.domain.vocab import MINUTE, SECOND, JobId, Millis, NodeName, Plane, utc_text
 
 REQUEST_SPAN: Final = 60 * SECOND
 """A RestartRequest of a subscribed inference job (ClusterD custom filter)."""
@@ -48,7 +47,7 @@ class Quiet:
     def __str__(self) -> str:
         if self.dropped:
             return f"dropped by {self.rule}"
-        return f"kept back by {self.rule} until {'that is over' if self.until is None else clock(self.until)}"
+        return f"kept back by {self.rule} until {'that is over' if self.until is None else utc_text(self.until)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +59,6 @@ class Felt:
     since: Millis
     occurrence: str
     devices: tuple[int, ...]
-
-
-def clock(at: Millis) -> str:
-    """A time as people read it, UTC with milliseconds."""
-    return datetime.fromtimestamp(at / SECOND, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def felt(fault: ActiveFault) -> Felt:

@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from agent.domain.cluster.book import ClusterBook
 from agent.domain.cluster.effective import separation_ref
-from agent.domain.cluster.quiet import clock
 from agent.domain.events import Decision, FaultKey, NodeReport
 from agent.domain.frequency import Phase
 from agent.domain.isolation import FREE_HOURS, used_up
 from agent.domain.ledger import ClusterLedger, Separation
-from agent.domain.vocab import HOUR, MANUAL, Millis, NodeName, Plane, Reason
+from agent.domain.vocab import HOUR, MANUAL, Millis, NodeName, Plane, Reason, utc_text
 
 _Kept = TypeVar("_Kept")
 
@@ -199,11 +198,11 @@ def _releases(book: ClusterBook, node: NodeName, one: Separation, by_hand: bool,
         yield "a person took it out of Total in clusterd-manual-info-cm"
     due = _due(book, one)
     if due is not None and now >= due:
-        yield f"its window was over at {clock(due)}"
+        yield f"its window was over at {utc_text(due)}"
     if one.trip:
         report = book.reports.get(node)
         over = (c for c in report.counters if c.trip == one.trip and c.phase == Phase.RELEASED) if report else ()
-        yield from (f"its window was over at {clock(c.due)}" for c in over)
+        yield from (f"its window was over at {utc_text(c.due)}" for c in over)
     elif book.isolation is not None and not book.isolation.enabled:
         yield "manual separation was switched off (clusterd-config-cm, enabled: false)"
 

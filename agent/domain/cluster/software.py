@@ -11,14 +11,13 @@ from typing import Final
 
 from agent.domain.cluster.book import Cause, Draft, cause_of
 from agent.domain.cluster.kept import free_since, is_kept, key_of, known_occurrences
-from agent.domain.cluster.quiet import clock
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.cluster.separation import separate, switched
 from agent.domain.events import Occurrence
 from agent.domain.isolation import Count, Isolation, add, count_key, with_count
 from agent.domain.jobs import Job
 from agent.domain.ledger import Separation
-from agent.domain.vocab import HOUR, MANUAL, SECOND, Millis, Plane, Reason
+from agent.domain.vocab import HOUR, MANUAL, SECOND, Millis, Plane, Reason, utc_text
 
 SPAN: Final = 30 * SECOND
 _PLANES: Final = frozenset({Plane.CHIP, Plane.NETWORK, Plane.PUBLIC})
@@ -105,7 +104,7 @@ def _count(draft: Draft, job: Job, occurrence: Occurrence, device: int, policy: 
         return
     one = Separation(device, code, occurrence.begin, occurrence.id, occurrence.trace)
     draft.cluster = separate(draft.cluster, node, one)
-    until = "" if policy.free is None else f"{clock(Millis(one.since + policy.free))}, or until "
+    until = "" if policy.free is None else f"{utc_text(Millis(one.since + policy.free))}, or until "
     counted = f"{policy.threshold} of {policy.threshold} within {hours} h"
     detail = f"{counted}: {MANUAL} until {until}a person releases it"
     draft.say(Reason.SEPARATED, detail, replace(cause, level=MANUAL))

@@ -126,7 +126,7 @@ async def test_the_release_time_is_told() -> None:
     rig.tick(2)
     await rig.run()
     told = [one for one in rig.decisions if one.reason is Reason.QUIET]
-    expected = "kept back by schedule.filter.faultCode 80E18402, 30 s until 2026-01-01T00:00:31.000Z"
+    expected = "kept back by schedule.filter.faultCode 80E18402, 30 s until 2026-01-01 00:00:31.000Z"
     assert [one.detail for one in told] == [expected]
 
 
