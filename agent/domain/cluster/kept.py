@@ -12,7 +12,7 @@ from agent.domain.cluster.quiet import Quiet, felt_once, quiet_for
 from agent.domain.events import Occurrence
 from agent.domain.jobs import Job
 from agent.domain.ledger import Kept
-from agent.domain.vocab import MANUAL, Millis, OccurrenceId, Reason
+from agent.domain.vocab import MANUAL, Millis, NodeName, OccurrenceId, Reason
 
 
 def key_of(occurrence: Occurrence, device: int | None) -> str:
@@ -48,7 +48,7 @@ def decidable(draft: Draft, job: Job) -> Iterator[tuple[Occurrence, int | None, 
                 draft.say(Reason.QUIET, str(one), cause_of(draft.book, occurrence))
             if one.until is not None:
                 draft.wake.append(Millis(one.until + 1))
-    kept = {key: one for key, one in kept.items() if not _is_over(draft, key, one, known)}
+    kept = _still_there(draft, kept, known)
     if kept != draft.ledger.quiet:
         draft.ledger = replace(draft.ledger, quiet=kept)
 
@@ -103,13 +103,16 @@ def _beyond(draft: Draft, recent: list[tuple[Occurrence, int | None]]) -> Iterat
                 yield occurrence, None if place == "-" else int(place)
 
 
-def _is_over(draft: Draft, key: str, one: Kept, known: list[tuple[Occurrence, int | None]]) -> bool:
-    """Whether neither the report's occurrences nor its active faults know what was kept back: it ended unseen."""
-    report = draft.book.reports.get(one.node)
-    id_ = key.partition("~")[0]
-    return (
-        report is not None
-        and not report.lost
-        and all(fault.occurrence != id_ for fault in report.active)
-        and all(occurrence.id != id_ for occurrence, _ in known)
-    )
+def _still_there(draft: Draft, kept: dict[str, Kept], known: list[tuple[Occurrence, int | None]]) -> dict[str, Kept]:
+    """What was kept back, without what neither its report's occurrences nor its active faults know: it ended unseen."""
+    if not kept:
+        return kept
+    there = {str(occurrence.id) for occurrence, _ in known}
+    unheard: set[NodeName] = set()
+    for node in {one.node for one in kept.values()}:
+        report = draft.book.reports.get(node)
+        if report is None or report.lost:
+            unheard.add(node)
+        else:
+            there.update(str(fault.occurrence) for fault in report.active)
+    return {key: one for key, one in kept.items() if one.node in unheard or key.partition("~")[0] in there}

@@ -39,9 +39,8 @@ def count(draft: Draft, job: Job) -> None:
         key = f"count~{key_of(occurrence, device)}"
         known = draft.ledger.done.get(key)
         if known is not None and known.reason is Reason.FAULT_COUNTED:
-            _count(
-                draft, job, occurrence, device, policy, told=True
-            )  # the other ledger may have been lost with a crash
+            # The cluster's ledger may have been lost with a crash.
+            _count(draft, job, occurrence, device, policy, told=True)
         if known is not None or draft.is_done(key) or _is_old(draft, occurrence, device):
             continue
         mark = draft.marks.get(key_of(occurrence, device)) or draft.ledger.done.get(key_of(occurrence, device))
