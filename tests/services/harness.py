@@ -19,7 +19,7 @@ from pathlib import Path
 
 from services import prepare
 from services.collector import Collector
-from services.kafkaserver import Kafka, KafkaEndpoint
+from services.kafkaserver import Kafka, KafkaEndpoint, KafkaTrio
 from services.kubeserver import Kube, KubeEndpoint, endpoint_from
 from services.processes import ServiceFailedError, ServiceMissingError, wait_until
 
@@ -27,6 +27,7 @@ __all__ = [
     "Collector",
     "Kafka",
     "KafkaEndpoint",
+    "KafkaTrio",
     "Kube",
     "KubeEndpoint",
     "ServiceFailedError",
@@ -68,6 +69,11 @@ def kafka(
 ) -> Kafka:
     """A broker of our own, not started yet: use it as a context manager. Raises ServiceMissingError."""
     return Kafka(_built("kafka") / "lib", _folder("kafka"), secured=secured, users=users, properties=properties)
+
+
+def kafka_trio() -> KafkaTrio:
+    """Three brokers of our own that are one Kafka: use it as a context manager. Raises ServiceMissingError."""
+    return KafkaTrio(_built("kafka") / "lib", _folder("kafka"))
 
 
 def kube(*, users: tuple[str, ...] = (), arguments: tuple[str, ...] = ()) -> Kube:

@@ -1,4 +1,4 @@
-"""A Kafka broker of the tests' own: one node that is broker and controller, plain or secured.
+"""A Kafka broker of the tests' own: one node that is broker and controller, plain or secured; or three that are one.
 
 The one rule: ready means that it answers a metadata request with itself in it, not that its port is open.
 
@@ -81,6 +81,7 @@ class Kafka:
     """One broker on 127.0.0.1. A context manager: started on entry; stopped, with its folder removed, on exit.
 
     `users` (name → password) exist only on a secured broker. `properties` win over the broker's settings made here.
+    One of several (`KafkaTrio`) is told its number and the controller ports of all, its own among them.
     """
 
     def __init__(
@@ -91,13 +92,19 @@ class Kafka:
         secured: bool = False,
         users: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        number: int = 1,
+        controllers: Sequence[int] = (),
+        identity: str = "",
     ) -> None:
         self._jars = jars
         self._folder = folder
         self._secured = secured
         self._users = dict(users or {})
         self._properties = dict(properties or {})
-        self.port, self._controller, self._sasl, self._tls = free_ports(4)
+        self.port, own, self._sasl, self._tls = free_ports(4)
+        self._number = number
+        self._controllers = tuple(controllers) or (own,)
+        self._identity = identity or new_identity()
         self._authority: certificates.Authority | None = None
         self._calls = 0
         self.process = Process(
@@ -151,9 +158,17 @@ class Kafka:
 
     def start(self) -> None:
         """Start and wait until it answers; the first time the data folder is made. Raises ServiceFailedError."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start without waiting: one of several answers only when most of them run."""
         if not (self._folder / "data").exists():
             self._format()
         self.process.start()
+
+    def wait(self) -> None:
+        """Until it answers. Raises ServiceFailedError."""
         self.process.wait_ready(self._answers, seconds=START_S)
 
     def stop(self) -> None:
@@ -237,11 +252,8 @@ class Kafka:
     def _format(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         _write(self._folder / "server.properties", self._settings())
-        identity = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        if identity.startswith("-"):  # the command would take it for an option
-            identity = "A" + identity[1:]
         command = [*self._java("-Xmx256m", "log4j2-tools.properties"), "kafka.tools.StorageTool", "format"]
-        command += ["-t", identity, "-c", str(self._folder / "server.properties")]
+        command += ["-t", self._identity, "-c", str(self._folder / "server.properties")]
         for user, password in self._users.items():
             command += ["--add-scram", f"SCRAM-SHA-512=[name={user},password={password}]"]
         done = subprocess.run(command, capture_output=True, timeout=TOOL_S, check=False)
@@ -255,10 +267,12 @@ class Kafka:
         addresses = [f"{name}://127.0.0.1:{port}" for name, port in doors]
         settings = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "node.id": str(self._number),
+            "controller.quorum.voters": ",".join(
+                f"{number}@127.0.0.1:{port}" for number, port in enumerate(self._controllers, 1)
+            ),
             "controller.listener.names": "CONTROLLER",
-            "listeners": ",".join([*addresses, f"CONTROLLER://127.0.0.1:{self._controller}"]),
+            "listeners": ",".join([*addresses, f"CONTROLLER://127.0.0.1:{self._controllers[self._number - 1]}"]),
             "advertised.listeners": ",".join(addresses),
             "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{n}:{n}" for n, _ in doors)]),
             "inter.broker.listener.name": "PLAINTEXT",
@@ -296,11 +310,71 @@ class Kafka:
         }
 
     def _answers(self) -> str:
-        return metadata_missing(self.port)
+        return metadata_missing(self.port, self._number)
 
 
-def metadata_missing(port: int, *, patience_s: float = 2) -> str:
-    """Empty when the broker at this plain port lists itself with a controller; else what is still missing.
+class KafkaTrio:
+    """Three brokers that are one Kafka: topics lie on all three, a write needs two. A context manager.
+
+    One of them may be killed and started again; the folders of all are removed on exit.
+    """
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        self._folder = folder
+        controllers, identity = free_ports(3), new_identity()
+        shared = {
+            "default.replication.factor": "3",
+            "min.insync.replicas": "2",
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+            "transaction.state.log.min.isr": "2",
+            # A follower that is gone is left out of the set in sync after this long (30 s by default).
+            "replica.lag.time.max.ms": "5000",
+        }
+        self.brokers = tuple(
+            Kafka(
+                jars,
+                folder / f"broker-{number}",
+                properties=shared,
+                number=number,
+                controllers=controllers,
+                identity=identity,
+            )
+            for number in (1, 2, 3)
+        )
+
+    def __enter__(self) -> "KafkaTrio":
+        try:
+            for broker in self.brokers:
+                broker.launch()
+            for broker in self.brokers:
+                broker.wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self.brokers:
+            broker.process.kill()
+            broker.__exit__()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def endpoint(self) -> KafkaEndpoint:
+        """The plain doors of all three."""
+        return KafkaEndpoint(",".join(broker.endpoint.bootstrap for broker in self.brokers))
+
+
+def new_identity() -> str:
+    """A cluster id as Kafka's storage tool takes it."""
+    identity = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+    # The command would take a leading hyphen for an option.
+    return "A" + identity[1:] if identity.startswith("-") else identity
+
+
+def metadata_missing(port: int, number: int = 1, *, patience_s: float = 2) -> str:
+    """Empty when the broker `number` at this plain port lists itself and a controller; else what is still missing.
 
     Metadata request version 1 (api key 3) with an empty list of topics: size, api key, version, correlation id,
     client id, count. The answer, after size and correlation id: brokers (id, host, port, rack), controller id, topics.
@@ -312,13 +386,15 @@ def metadata_missing(port: int, *, patience_s: float = 2) -> str:
             answer = _receive(connection, struct.unpack(">i", _receive(connection, 4))[0])
     except OSError as error:
         return str(error)
-    brokers, position = struct.unpack_from(">i", answer, 4)[0], 8
-    for _ in range(brokers):
+    count, position = struct.unpack_from(">i", answer, 4)[0], 8
+    brokers = set()
+    for _ in range(count):
+        brokers.add(struct.unpack_from(">i", answer, position)[0])
         position += 4
         position += 2 + struct.unpack_from(">h", answer, position)[0] + 4
         position += 2 + max(0, struct.unpack_from(">h", answer, position)[0])
     controller = struct.unpack_from(">i", answer, position)[0]
-    return "" if brokers == 1 and controller == 1 else f"{brokers} brokers, controller {controller}"
+    return "" if number in brokers and controller in brokers else f"brokers {brokers}, controller {controller}"
 
 
 def _receive(connection: socket.socket, count: int) -> bytes:
