@@ -38,8 +38,8 @@ test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite; r
 faults: $(VENV)/.dev ## Of these only kills and outages of both roles on real parts (needs services, about 5 minutes)
 	@$(BIN)/python -m pytest $(FAULTS) $(REAL) $(PYTEST_ARGS)
 
-soak: $(VENV)/.dev ## The same, longer: twenty kills each and outages of a minute (needs services, about an hour)
-	@TEST_SOAK=1 $(BIN)/python -m pytest $(FAULTS) $(REAL) $(PYTEST_ARGS)
+soak: $(VENV)/.dev ## The same, longer: twenty kills each, outages of a minute, three brokers (needs services, about an hour)
+	@TEST_SOAK=1 $(BIN)/python -m pytest $(FAULTS) tests/real/test_kafka_brokers.py $(REAL) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import contracts, drift of generated files
 	@$(BIN)/ruff format --check -q .
