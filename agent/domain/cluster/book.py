@@ -101,6 +101,8 @@ class ClusterBook:
         self.entries: dict[NodeName, FaultNodeEntry] = {}
         self.tables: dict[tuple[str, str], RankTable] = {}
         """(namespace, job name) -> its rank table, completed ones only."""
+        self.contradictions: dict[tuple[str, str], str] = {}
+        """(namespace, job name) -> what its rank table contradicts itself in; it is then not among `tables`."""
         self.plans: dict[JobId, RailPlan] = {}
         self.deadlines: dict[JobId, Millis] = {}
         self.wakes: dict[NodeName, Millis] = {}

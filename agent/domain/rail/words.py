@@ -15,6 +15,7 @@ class RailCode(StrEnum):
 
     # answers
     UNKNOWN_TARGET = "UNKNOWN_TARGET"
+    TABLES_CONTRADICT = "TABLES_CONTRADICT"
     LEDGER_UNREADABLE = "LEDGER_UNREADABLE"
     ALREADY_DONE = "ALREADY_DONE"
     CLEAR = "CLEAR"
@@ -55,6 +56,7 @@ class RailCode(StrEnum):
     LEDGER_FULL = "LEDGER_FULL"
     # warnings
     BANDWIDTH_HALVED = "BANDWIDTH_HALVED"
+    LEAF_SWITCH = "LEAF_SWITCH"
     SHARED_NPU = "SHARED_NPU"
     SUBHEALTH_POLICY_EXIT = "SUBHEALTH_POLICY_EXIT"
     NOT_JUDGED = "NOT_JUDGED"
@@ -82,9 +84,15 @@ class FaultKind(StrEnum):
         return self not in (FaultKind.HCCS, FaultKind.OTHER)
 
 
+WHOLE_NODE: Final = -1
+"""Device of a fault that lies on no die: a switch port, a part of the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class RailFault:
-    """One fault of one die. `ref` is its printed reference, `event` the id of its occurrence."""
+    """One fault of one die, or of a whole node (device WHOLE_NODE). `ref` is its printed reference, `event` the id of
+    its occurrence.
+    """
 
     ref: str
     node: NodeName
@@ -98,6 +106,11 @@ class RailFault:
     def recovered(self) -> bool:
         """It has ended; a recover that is older than the fault itself came late and says nothing."""
         return self.ended_at is not None and self.ended_at >= self.started_at
+
+    @property
+    def place(self) -> str:
+        """Its die, or its node, in words."""
+        return f"node {self.node}" if self.device == WHOLE_NODE else f"device {self.device} of {self.node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +217,11 @@ class Delegate:
 Answer: TypeAlias = Borrow | Refuse | Observe | Noop | Delegate
 
 _ADVICE: Final = {
+    RailCode.UNKNOWN_TARGET: "Name a die that a running job holds and its completed rank table lists.",
+    RailCode.TABLES_CONTRADICT: "Find out which rank table the job runs with, and take the other away.",
+    RailCode.UNSUPPORTED_PRODUCT: "Nothing to borrow: only an A3 server has a second NIC on the same NPU.",
+    RailCode.NO_BACKUP_CONFIGURED: "Give the rank table backups before the next start: fault-agent ranktable backup.",
+    RailCode.BACKUP_NOT_PAIR: "Give the rank table backups before the next start: fault-agent ranktable backup.",
     RailCode.NO_SWITCH_BACK: "Traffic stays on the backup rail: save a checkpoint, check the repair, return by hand.",
     RailCode.BACKUP_LINK_UNKNOWN: "Probe the link of the pair die; no borrow is planned without it.",
     RailCode.PEER_BACKUP_LINK_UNKNOWN: "Probe the link of the peer's pair die; no borrow is planned without it.",
