@@ -28,21 +28,32 @@ def question_of(
 ) -> RailQuestion:
     """The question about these faults of one window, with all that the book knows of the job.
 
-    Links that are down because of a leaf switch are told so. `ledger`: as it was before the window. `table`: another
-    than the one that the book has.
+    `ledger`: as it was before the window. `table`: another than the one that the book has.
     """
+    return about(book, facts_of(book, job, now, table), faults, ledger)
+
+
+def about(
+    book: ClusterBook, facts: RailQuestion, faults: Sequence[RailFault], ledger: RailLedger | None
+) -> RailQuestion:
+    """The question about these faults; links that are down because of a leaf switch are told so."""
+    return replace(facts, faults=_with_leaves(book, faults), ledger=ledger)
+
+
+def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None = None) -> RailQuestion:
+    """All that the book knows of the job's rails now, with no fault in it; the same for every window that is asked."""
     key = (job.namespace, job.owner_name or job.name)
     table = table or book.tables.get(key)
     nodes = book.jobs.nodes_of(job.id)
     return RailQuestion(
         job=job.id,
         incarnation=job.incarnation,
-        faults=_with_leaves(book, faults),
+        faults=(),
         now=now,
         table=table,
         comm_mode=_comm_mode(job, table),
         servers=_servers(book, job.id, table),
-        ledger=ledger,
+        ledger=None,
         product=_product(book, nodes),
         links=_link_facts(book, nodes),
         down=_down(book, nodes),

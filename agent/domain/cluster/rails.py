@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.domain.cluster.book import Cause, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
-from agent.domain.cluster.railquestion import envs_of, is_link_down, question_of
+from agent.domain.cluster.railquestion import about, envs_of, facts_of, is_link_down
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
@@ -247,4 +247,6 @@ def _question(draft: Draft, job: Job, asked: list[Occurrence], ledger: RailLedge
         )
         for one in asked
     ]
-    return question_of(draft.book, job, found, ledger, draft.now)
+    if draft.rail_facts is None:
+        draft.rail_facts = facts_of(draft.book, job, draft.now)
+    return about(draft.book, draft.rail_facts, found, ledger)

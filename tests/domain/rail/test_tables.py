@@ -45,15 +45,15 @@ def other_pods(document: dict[str, Any]) -> None:
         (
             backup,
             (
-                "rank tables 1 and 2 of the job differ: rank 1 is device 1 192.168.1.7 of node_0 at 172.16.0.100, backup"
-                " 192.168.1.6 and device 1 192.168.1.7 of node_0 at 172.16.0.100, backup 192.168.1.8"
+                "rank tables 1 and 2 of the job differ: rank 1 is device 1 192.168.1.7 of node_0 at 172.16.0.100,"
+                " backup 192.168.1.6 and device 1 192.168.1.7 of node_0 at 172.16.0.100, backup 192.168.1.8"
             ),
         ),
         (
             moved,
             (
-                "rank tables 1 and 2 of the job differ: rank 12 is device 0 192.168.4.6 of node_3 at 172.16.0.103, backup"
-                " 192.168.4.7 and device 0 192.168.4.6 of node_3 at 172.16.0.109, backup 192.168.4.7"
+                "rank tables 1 and 2 of the job differ: rank 12 is device 0 192.168.4.6 of node_3 at 172.16.0.103,"
+                " backup 192.168.4.7 and device 0 192.168.4.6 of node_3 at 172.16.0.109, backup 192.168.4.7"
             ),
         ),
         (shorter, "rank tables 1 and 2 of the job differ: rank 15 is in one of them only"),
