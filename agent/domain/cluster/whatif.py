@@ -13,7 +13,7 @@ from agent.domain.events import FaultKey, Link, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job
 from agent.domain.rail import decide, plan_id, reserve
-from agent.domain.rail.case import CommMode, RailQuestion, Strictness
+from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.tables import difference
 from agent.domain.rail.words import WHOLE_NODE, Answer, Borrow, FaultKind, RailFault, Refuse
@@ -44,6 +44,13 @@ class Assumed:
     """Of every process of the jobs."""
     tables: tuple[RankTable, ...] = ()
     """Rank tables that the job's processes are said to read."""
+    peers: Mapping[int, tuple[int, ...]] | None = None
+    host_plane_ok: bool | None = None
+    op_constraints_ok: bool | None = None
+    retries_used: int | None = None
+    cross_die_traffic: bool = False
+    strictness: Strictness | None = None
+    policy: BorrowPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class WhatIf:
     plan: str
     """Name that the plan would have."""
     assumed: tuple[str, ...] = ()
+    cluster: str = ""
 
 
 def what_if(
@@ -74,11 +82,11 @@ def what_if(
     for name in sorted(by_job):
         found = book.jobs.job(name)
         if found is None:
-            faults = tuple(_fault(book, one, now, 0.0) for one in by_job[name])
-            answers.append(_of_no_job(faults, ledger, now))
+            faults = tuple(sorted({_fault(book, one, now, 0.0) for one in by_job[name]}, key=lambda one: one.ref))
+            answers.append(_of_no_job(book, faults, now))
             continue
         threshold = _threshold(question_of(book, found, (), ledger, now), assumed)
-        faults = tuple(_fault(book, one, now, threshold) for one in by_job[name])
+        faults = tuple(dict.fromkeys(_fault(book, one, now, threshold) for one in by_job[name]))
         for window in windows(faults, book.limits.joint_window):
             answer = _ask(book, found, window, ledger, assumed, now)
             answers.append(answer)
@@ -150,9 +158,9 @@ def _threshold(question: RailQuestion, assumed: Assumed) -> float:
     return max(flap_threshold_ms(env) for env in envs)
 
 
-def _of_no_job(faults: tuple[RailFault, ...], ledger: RailLedger | None, now: Millis) -> WhatIf:
-    question = RailQuestion(JobId(""), "", faults, now, None, CommMode.UNKNOWN, {}, ledger)
-    return WhatIf(question, decide(question), "")
+def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) -> WhatIf:
+    question = RailQuestion(JobId(""), "", faults, now, None, CommMode.UNKNOWN, {}, book.rails)
+    return WhatIf(question, decide(question), "", cluster=book.cluster_id)
 
 
 def _ask(
@@ -166,8 +174,8 @@ def _ask(
     own = book.tables.get((job.namespace, job.owner_name or job.name))
     table = assumed.tables[0] if assumed.tables else None
     question, said = _assume(question_of(book, job, window, ledger, now, table), assumed, own)
-    answer = decide(question)
-    return WhatIf(question, answer, plan_id(job.id, job.incarnation, [one.event or one.ref for one in window]), said)
+    name = plan_id(job.id, job.incarnation, [one.event or one.ref for one in window])
+    return WhatIf(question, decide(question), name, said, book.cluster_id)
 
 
 def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> tuple[RailQuestion, tuple[str, ...]]:
@@ -181,7 +189,8 @@ def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> 
         said.append(f"the link of device {device} of {node} is {state}")
     down = question.down - {die for die, state in named.items() if state == "up"}
     if assumed.links_up:
-        dark = [die for die in question.owners if _unknown(question, links.get(die))]
+        failed = {(fault.node, fault.device) for fault in question.faults}
+        dark = [die for die in question.owners if die not in failed and _unknown(question, links.get(die))]
         links.update((die, Link("up", now)) for die in dark)
         if dark:
             said.append(f"the links of {len(dark)} devices of which nothing fresh is known are up")
@@ -194,7 +203,34 @@ def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> 
         known = (own,) if own is not None else ()
         contradiction = contradiction or difference((*known, *assumed.tables))
         said.append("the rank table is as --table gives it")
-    return replace(question, links=links, down=down, env=env, contradiction=contradiction), tuple(said)
+    if assumed.peers is not None:
+        said.append("ranks talk over RDMA to the peers that are given")
+    if assumed.cross_die_traffic:
+        said.append("the dies of an NPU talk to each other over RDMA")
+    for what, value in (
+        ("host plane is up", assumed.host_plane_ok),
+        ("operator can be executed again", assumed.op_constraints_ok),
+        ("retries used", assumed.retries_used),
+        ("strictness", assumed.strictness),
+        ("policy", assumed.policy),
+    ):
+        if value is not None:
+            said.append(f"{what}: { ({True: 'yes', False: 'no'}[value] if isinstance(value, bool) else value) }")
+    given = replace(
+        question,
+        links=links,
+        down=down,
+        env=env,
+        contradiction=contradiction,
+        peers=assumed.peers,
+        host_plane_ok=assumed.host_plane_ok,
+        op_constraints_ok=assumed.op_constraints_ok,
+        retries_used=assumed.retries_used,
+        cross_die_traffic=assumed.cross_die_traffic,
+        strictness=assumed.strictness or question.strictness,
+        policy=assumed.policy or question.policy,
+    )
+    return given, tuple(said)
 
 
 def _unknown(question: RailQuestion, link: Link | None) -> bool:

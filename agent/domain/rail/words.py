@@ -233,6 +233,11 @@ _ADVICE: Final = {
 }
 
 
+def code_advice(code: RailCode) -> str:
+    """What a person should do about an answer of this code; empty when there is nothing to do."""
+    return _ADVICE.get(code, "")
+
+
 def advice_for(answer: Answer) -> str:
     """What a person should do about an answer, in a sentence or two; empty when there is nothing to do."""
     if not isinstance(answer, Borrow):
