@@ -127,6 +127,5 @@ async def picture(cluster: Path, out: Path, book: ClusterBook) -> tuple[Document
         world.lay(kept.laid)
         clock = max(clock, kept.clock)
     files = ClusterFiles(cluster, static=True)
-    objects, findings = await files.snapshot()
-    world.replace(objects, findings)
-    return OverlayStore(DirectoryDocumentStore(out, manager=MANAGER), files.configmaps()), clock, findings
+    world.replace(*await files.snapshot())
+    return OverlayStore(DirectoryDocumentStore(out, manager=MANAGER), files.configmaps()), clock, world.findings

@@ -5,7 +5,7 @@ The one rule: rights to read are enough, nothing is written, and what could not 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +44,31 @@ def look_at_files(cluster: Path, out: Path | None, settings: Settings, *, named:
     `named`: the settings were given, so that their cluster.id counts; else that of the ledger among the objects.
     Raises CannotRun, Unavailable.
     """
-    return asyncio.run(_files(cluster, out, settings, named=named))
-
-
-async def _files(cluster: Path, out: Path | None, settings: Settings, *, named: bool) -> Outlook:
-    limits = limits_of(settings, Mode.ACT)
     files = ClusterFiles(cluster, static=True)
-    if out is not None:
-        lines, unread = read_audit(out)
-        book = ClusterBook(settings.cluster.id, limits)
-        store, clock, findings = await picture(cluster, out, book)
-        now = max((clock, *(line.decision.at for line in lines)))
-        findings = (*unread, *findings)
+    if out is None:
+        outlook = asyncio.run(_files(files, settings, named=named))
     else:
-        store, now = files.configmaps(), wall_clock()
-        id_ = settings.cluster.id if named else await _cluster_in(store, settings)
-        book = ClusterBook(id_, limits)
-        objects, findings = await files.snapshot()
-        world = World(book)
-        world.replace(objects, findings)
-        findings = world.findings
+        lines, unread = read_audit(out)
+        decided = max((line.decision.at for line in lines), default=Millis(0))
+        outlook = asyncio.run(_folder(cluster, out, settings, decided))
+        outlook = replace(outlook, findings=(*unread, *outlook.findings))
     for key, told in _contradictions(files).items():
-        book.contradictions.setdefault(key, told)
+        outlook.book.contradictions.setdefault(key, told)
+    return outlook
+
+
+async def _files(files: ClusterFiles, settings: Settings, *, named: bool) -> Outlook:
+    store, now = files.configmaps(), wall_clock()
+    id_ = settings.cluster.id if named else await _cluster_in(store, settings)
+    world = World(ClusterBook(id_, limits_of(settings, Mode.ACT)))
+    world.replace(*await files.snapshot())
+    return Outlook(world.book, now, (*world.findings, *await _ledgers(world.book, store, settings, now)))
+
+
+async def _folder(cluster: Path, out: Path, settings: Settings, decided: Millis) -> Outlook:
+    book = ClusterBook(settings.cluster.id, limits_of(settings, Mode.ACT))
+    store, clock, findings = await picture(cluster, out, book)
+    now = max(clock, decided)
     return Outlook(book, now, (*findings, *await _ledgers(book, store, settings, now)))
 
 

@@ -37,17 +37,15 @@ def notes_of(case: Case) -> tuple[RailNote, ...]:
 
 def _leaves(case: Case) -> list[RailNote]:
     """Which dies lost their link together; the fault is then where their links meet, and so is the repair."""
-    lost: dict[tuple[NodeName, int], list[str]] = {}
+    lost: dict[tuple[NodeName, int], list[int]] = {}
     for fault in case.faults:
         if fault.kind is FaultKind.LEAF_SWITCH:
-            lost.setdefault((fault.node, fault.device % 2), []).append(str(fault.device))
-    return [
-        RailNote(
-            RailCode.LEAF_SWITCH,
-            f"{node}: {'odd' if parity else 'even'} devices {', '.join(dies)} went down together: their leaf switch?",
-        )
-        for (node, parity), dies in lost.items()
-    ]
+            lost.setdefault((fault.node, fault.device % 2), []).append(fault.device)
+    notes = []
+    for (node, parity), dies in lost.items():
+        which = f"{'odd' if parity else 'even'} devices {', '.join(map(str, sorted(dies)))}"
+        notes.append(RailNote(RailCode.LEAF_SWITCH, f"{node}: {which} went down together: their leaf switch?"))
+    return notes
 
 
 def _sharing(case: Case) -> list[RailNote]:
