@@ -58,7 +58,7 @@ def test_for_machines_every_code_of_an_answer_is_in_the_rules(call: Command) -> 
 @pytest.mark.parametrize("word", ["22", "BACKUP_LINK_UNKNOWN", "backup_link_unknown"])
 def test_a_rule_is_named_by_its_number_or_its_code(call: Command, word: str) -> None:
     assert call("rail", "explain", word)[1].splitlines() == [
-        "22  refuse    BACKUP_LINK_UNKNOWN: nobody has seen the other die's link within `rail.link_fresh_s`",
+        "22  refuse    BACKUP_LINK_UNKNOWN: nobody has seen the other die's link within rail.link_fresh_s",
         (
             "              BACKUP_LINK_UNKNOWN, what to do: Probe the link of the pair die;"
             " no borrow is planned without it."
@@ -70,6 +70,10 @@ def test_a_further_code_names_its_rule(call: Command) -> None:
     assert call("rail", "explain", "ENV_UNKNOWN")[1].splitlines() == [
         "10  refuse    ENV_INVALID: a variable that decides cannot be read",
         "              ENV_UNKNOWN: it cannot be seen",
+        (
+            "              ENV_INVALID, what to do: Correct the variable before the next start: HCCL does not start"
+            " with it."
+        ),
         (
             "              ENV_UNKNOWN, what to do: State the job's HCCL variables in its pod spec or in the agent's"
             " settings."

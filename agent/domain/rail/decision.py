@@ -144,7 +144,7 @@ RULES: Final[tuple[Rule, ...]] = (
         RailCode.BACKUP_LINK_UNKNOWN,
         m.backup_link_unknown,
         "refuse",
-        "nobody has seen the other die's link within `rail.link_fresh_s`",
+        "nobody has seen the other die's link within rail.link_fresh_s",
     ),
     Rule(23, RailCode.CROSS_DIE_TRAFFIC, m.cross_die_traffic, "refuse", "an even die talks to an odd one"),
     Rule(

@@ -34,6 +34,7 @@ from agent.domain.rail.words import (
     RailFault,
     Refuse,
     advice_for,
+    code_advice,
 )
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import JobId, Millis, NodeName
@@ -433,6 +434,11 @@ def test_the_advice_never_speaks_of_an_automatic_return() -> None:
     )
     assert "by hand" in advice_for(decide(question(fault(ended_at=NOW), ledger=book(held()))))
     assert advice_for(decide(question(fault(ended_at=NOW)))) == ""
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    refusals = {case[2][2] for case in RULE_CASES if case[2][0] == "Refuse"} | {"LEDGER_FULL"}
+    assert [code for code in sorted(refusals) if not code_advice(RailCode(code))] == []
 
 
 # --- edge cases -----------------------------------------------------------------------------------------------------
