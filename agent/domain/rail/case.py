@@ -126,19 +126,19 @@ class Case:
     """Links of the faulted ranks that are still on the default side, lower rank first, ascending."""
     other_ends: tuple[Seat, ...] = field(init=False)
     """Ranks that must move because a faulted one does, ascending; those faulted themselves left out."""
+    involved: tuple[Seat, ...] = field(init=False)
+    """Every rank of the plan, ascending."""
 
     def __post_init__(self) -> None:
         seats = {seat.rank: seat for seat in map(self.seat_of, self.faults) if seat is not None}
         pairs = {link_of(rank, peer) for rank, seat in seats.items() for peer in self.peers(seat)} - self.moved
         ends = sorted({rank for link in pairs for rank in link} - set(seats))
-        object.__setattr__(self, "faulted", tuple(seats[rank] for rank in sorted(seats)))
+        faulted = tuple(seats[rank] for rank in sorted(seats))
+        others = tuple(seat for seat in map(self.seat, ends) if seat is not None)
+        object.__setattr__(self, "faulted", faulted)
         object.__setattr__(self, "changes", tuple(sorted(pairs)))
-        object.__setattr__(self, "other_ends", tuple(seat for seat in map(self.seat, ends) if seat is not None))
-
-    @property
-    def involved(self) -> tuple[Seat, ...]:
-        """Every rank of the plan, ascending."""
-        return tuple(sorted((*self.faulted, *self.other_ends), key=lambda seat: seat.rank))
+        object.__setattr__(self, "other_ends", others)
+        object.__setattr__(self, "involved", tuple(sorted((*faulted, *others), key=lambda seat: seat.rank)))
 
     def without(self, settled: frozenset[RailFault | None]) -> "Case":
         """The same case when these faults need nothing more."""

@@ -6,6 +6,8 @@ from typing import Any
 import orjson
 from a3cluster import DEMO, the_a3
 from a3table import a3_document
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kubebuilders import a_config_map
 from rig import Disk, Rig
 
@@ -124,3 +126,26 @@ async def test_a_job_without_a_table_is_told_why() -> None:
     detail = (await plan(rig))["detail"]
     assert detail.startswith(f"no completed rank table of job '{DEMO}' is known: ")
     assert "status is 'initializing'" in detail
+
+
+places = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=3, unique=True)
+
+
+@settings(max_examples=12)
+@given(places, st.randoms(use_true_random=False))
+async def test_faults_of_one_window_leave_the_same_plan_in_whatever_order_they_came_and_when_run_again(
+    dies: list[tuple[int, int]], chance: Any
+) -> None:
+    mixed = list(dies)
+    chance.shuffle(mixed)
+    left = []
+    for order in (dies, mixed, dies):
+        rig = a3()
+        probes(rig, 0)
+        for number, device in order:
+            down(rig, 1, f"n{number}", device)
+        rules = {rule for _, rule in await answers(rig)}
+        told = await plan(rig)
+        left.append((rules, *(told[key] for key in ("state", "rule", "detail", "moves", "links", "warnings"))))
+    assert left[0] == left[1] == left[2]
+    assert len(left[0][0]) == 1
