@@ -5,6 +5,7 @@ The one rule: what the book does not know is left out of the question, never gue
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
 from agent.domain.events import FaultKey, Link
@@ -18,26 +19,20 @@ from agent.domain.ranktable import RankTable, pair_die
 from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
 
 
-def question_of(
+def about(
     book: ClusterBook,
-    job: Job,
+    facts: RailQuestion,
     faults: Sequence[RailFault],
     ledger: RailLedger | None,
-    now: Millis,
-    table: RankTable | None = None,
+    others: Sequence[RailFault] = (),
 ) -> RailQuestion:
-    """The question about these faults of one window, with all that the book knows of the job.
-
-    `ledger`: as it was before the window. `table`: another than the one that the book has.
+    """The question about these faults; links that are down because of a leaf switch are told so. `others`: faults that
+    are there too and that no report tells.
     """
-    return about(book, facts_of(book, job, now, table), faults, ledger)
-
-
-def about(
-    book: ClusterBook, facts: RailQuestion, faults: Sequence[RailFault], ledger: RailLedger | None
-) -> RailQuestion:
-    """The question about these faults; links that are down because of a leaf switch are told so."""
-    return replace(facts, faults=_with_leaves(book, faults), ledger=ledger)
+    down = {(one.node, one.device) for one in others if one.kind.on_rail and not one.recovered}
+    return replace(
+        facts, faults=_with_leaves(book, faults, others), ledger=ledger, down=facts.down | down if down else facts.down
+    )
 
 
 def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None = None) -> RailQuestion:
@@ -69,25 +64,28 @@ def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None =
     )
 
 
-def _with_leaves(book: ClusterBook, faults: Sequence[RailFault]) -> tuple[RailFault, ...]:
+_ON_LINK: Final = (FaultKind.RDMA_DOWN, FaultKind.RDMA_FLAP)
+
+
+def _with_leaves(book: ClusterBook, faults: Sequence[RailFault], others: Sequence[RailFault]) -> tuple[RailFault, ...]:
     """Links that went down with half of their node's dies of one parity; dies of other jobs count too."""
-    links = [one for one in faults if one.kind in (FaultKind.RDMA_DOWN, FaultKind.RDMA_FLAP)]
+    links = [one for one in faults if one.kind in _ON_LINK]
     if not links:
         return tuple(faults)
     first = min(one.started_at for one in links)
+    last = first + book.limits.joint_window
     nodes = sorted({one.node for one in links})
     down = {(one.node, one.device) for one in links}
+    down |= {(one.node, one.device) for one in others if one.kind in _ON_LINK and first <= one.started_at <= last}
     for node in nodes:
         report = book.reports.get(node)
         for other in report.occurrences if report is not None else ():
-            if is_link_down(other.key) and first <= other.begin <= first + book.limits.joint_window:
+            if is_link_down(other.key) and first <= other.begin <= last:
                 down.add((node, int(other.key.where)))
     dies = {node: book.jobs.devices_of_node(node) for node in nodes}
     leaf = {(fault.node, device) for fault in leaf_faults(down, dies) for device in fault.devices}
     return tuple(
-        replace(one, kind=FaultKind.LEAF_SWITCH)
-        if (one.node, one.device) in leaf and one.kind in (FaultKind.RDMA_DOWN, FaultKind.RDMA_FLAP)
-        else one
+        replace(one, kind=FaultKind.LEAF_SWITCH) if one.kind in _ON_LINK and (one.node, one.device) in leaf else one
         for one in faults
     )
 

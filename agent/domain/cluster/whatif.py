@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
-from agent.domain.cluster.railquestion import question_of
+from agent.domain.cluster.railquestion import about, facts_of
 from agent.domain.events import FaultKey, Link, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job
@@ -74,23 +74,27 @@ def what_if(
     Faults on what no job holds are one question of no job.
     """
     by_job: dict[JobId, list[Supposed]] = {}
-    for one in supposed:
+    for one in dict.fromkeys(supposed):
         for job in _jobs_at(book, one.key, only):
             by_job.setdefault(job, []).append(one)
+    known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
+    table = assumed.tables[0] if assumed.tables else None
+    facts = {name: facts_of(book, found, now, table) for name, found in known.items()}
+    faults: dict[JobId, list[RailFault]] = {}
+    for name in sorted(by_job):
+        threshold = _threshold(facts[name], assumed) if name in facts else 0.0
+        faults[name] = sorted((_fault(book, one, now, threshold) for one in by_job[name]), key=lambda one: one.ref)
     ledger = book.rails
     answers: list[WhatIf] = []
-    for name in sorted(by_job):
-        found = book.jobs.job(name)
-        if found is None:
-            faults = tuple(sorted({_fault(book, one, now, 0.0) for one in by_job[name]}, key=lambda one: one.ref))
-            answers.append(_of_no_job(book, faults, now))
+    for name, own in faults.items():
+        if name not in known:
+            answers.append(_of_no_job(book, tuple(own), now))
             continue
-        threshold = _threshold(question_of(book, found, (), ledger, now), assumed)
-        faults = tuple(dict.fromkeys(_fault(book, one, now, threshold) for one in by_job[name]))
-        for window in windows(faults, book.limits.joint_window):
-            answer = _ask(book, found, window, ledger, assumed, now)
-            answers.append(answer)
-            ledger = _after(answer, ledger, found)
+        others = [one for other, several in faults.items() if other != name for one in several]
+        for window in windows(own, book.limits.joint_window):
+            question = about(book, facts[name], window, ledger, others)
+            answers.append(_answer(book, known[name], question, assumed))
+            ledger = _after(answers[-1], ledger, known[name])
     return tuple(answers)
 
 
@@ -163,18 +167,10 @@ def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) ->
     return WhatIf(question, decide(question), "", cluster=book.cluster_id)
 
 
-def _ask(
-    book: ClusterBook,
-    job: Job,
-    window: tuple[RailFault, ...],
-    ledger: RailLedger | None,
-    assumed: Assumed,
-    now: Millis,
-) -> WhatIf:
+def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) -> WhatIf:
     own = book.tables.get((job.namespace, job.owner_name or job.name))
-    table = assumed.tables[0] if assumed.tables else None
-    question, said = _assume(question_of(book, job, window, ledger, now, table), assumed, own)
-    name = plan_id(job.id, job.incarnation, [one.event or one.ref for one in window])
+    question, said = _assume(asked, assumed, own)
+    name = plan_id(job.id, job.incarnation, [one.event or one.ref for one in question.faults])
     return WhatIf(question, decide(question), name, said, book.cluster_id)
 
 

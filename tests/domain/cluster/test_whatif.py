@@ -22,6 +22,7 @@ from agent.domain.rail.words import Borrow, FaultKind, Observe, RailFault
 from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Source
 
 LINK = "81078603"
+REAL = "huawei.com/AscendReal"
 UP = Assumed(links_up=True)
 NOBODY: frozenset[JobId] = frozenset()
 
@@ -136,6 +137,40 @@ def test_a_leaf_switch_gives_each_job_one_plan() -> None:
         (12, False),
         (14, False),
     ]
+
+
+def test_faults_of_two_jobs_are_known_to_both() -> None:
+    """The even dies are one job's, the odd ones another's: each has lost the way out of the other."""
+    rootinfo = {"fault-agent/comm-mode": "rootinfo"}
+    book = a_book([*the_a3(without_odd, devices=(0, 2), annotations=rootinfo), *the_other()])
+    seen = replace(UP, tables=())
+    alone = asked(book, link("n0", 0), assumed=seen)
+    assert said(alone) == [(DEMO, "Refuse", 18, "BACKUP_NOT_VISIBLE")]
+    both = asked(book, link("n0", 0), link("n0", 1), assumed=seen)
+    assert [(NodeName("n0"), 1) in one.question.down for one in both] == [True, False]
+    assert [(NodeName("n0"), 0) in one.question.down for one in both] == [False, True]
+
+
+def test_a_leaf_switch_that_takes_one_die_of_each_of_two_jobs_is_told_to_both() -> None:
+    """Job demo holds NPU 0 of each node, job other NPU 1."""
+    other = [
+        {
+            **one,
+            "metadata": {
+                **one["metadata"],
+                "annotations": {**one["metadata"]["annotations"], REAL: "Ascend910-2,Ascend910-3"},
+            },
+        }
+        if one["kind"] == "Pod"
+        else one
+        for one in the_other()
+    ]
+    halves = a_book([*the_a3(devices=(0, 1)), *other])
+    halves_said = [
+        (one.question.job, [fault.kind for fault in one.question.faults])
+        for one in asked(halves, link("n0", 0), link("n0", 2))
+    ]
+    assert halves_said == [(DEMO, [FaultKind.LEAF_SWITCH]), (OTHER_JOB, [FaultKind.LEAF_SWITCH])]
 
 
 def test_a_leaf_fault_is_one_also_when_the_other_dies_are_another_jobs() -> None:
