@@ -109,7 +109,7 @@ def question(*faults: RailFault, **given: Any) -> RailQuestion:
         now=NOW,
         table=a3_table(),
         comm_mode=CommMode.RANKTABLE,
-        servers={node: f"node_{number}" for number, node in enumerate(NODES)},
+        servers={f"node_{number}": node for number, node in enumerate(NODES)},
         ledger=RailLedger(),
         product="A3",
         links={(node, device): Link("up", NOW) for node in NODES for device in range(4)},

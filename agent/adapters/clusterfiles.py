@@ -34,6 +34,8 @@ class Scan:
     findings: tuple[str, ...]
     maps: Mapping[Key, ConfigMap]
     broken: Mapping[Key, str]
+    again: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Objects that are given again later, each with its place."""
 
 
 class ClusterFiles:
@@ -175,6 +177,7 @@ def _shown(path: Path) -> str:
 def _merge(files: Iterator[Documents]) -> Scan:
     objects: dict[tuple[str, str, str], tuple[str, Mapping[str, Any]]] = {}
     findings: list[str] = []
+    again: list[tuple[str, Mapping[str, Any]]] = []
     for documents in files:
         findings.extend(documents.findings)
         for place, item in documents.objects:
@@ -182,6 +185,7 @@ def _merge(files: Iterator[Documents]) -> Scan:
             identity = str(item["kind"]), str(meta.get("namespace") or ""), str(meta["name"])
             before = objects.pop(identity, None)
             if before is not None:
+                again.append(before)
                 findings.append(f"{place}: {'/'.join(identity)} is given again, instead of the one at {before[0]}")
             objects[identity] = place, item
     maps: dict[Key, ConfigMap] = {}
@@ -195,4 +199,4 @@ def _merge(files: Iterator[Documents]) -> Scan:
         except BadDocument as error:
             findings.append(str(error))
             broken[key] = str(error)
-    return Scan(tuple(o for _, o in objects.values()), tuple(findings), maps, broken)
+    return Scan(tuple(o for _, o in objects.values()), tuple(findings), maps, broken, tuple(again))

@@ -68,6 +68,7 @@ class World:
         kept: list[Pod | PodGroup | Node] = []
         tables: dict[tuple[str, str], RankTableFacts | str] = {}
         self.book.tables.clear()
+        self.book.contradictions.clear()
         self.book.node_d.clear()
         moved = self._without({_key(item) for item in merged.values() if item is not None})
         for item in merged.values():
@@ -209,6 +210,7 @@ class World:
         job, text = named
         key = (found.namespace, job)
         self.book.tables.pop(key, None)
+        self.book.contradictions.pop(key, None)
         try:
             table = parse_rank_table(text)
         except BadDocument as error:
@@ -217,6 +219,7 @@ class World:
         twice = ambiguity(table)
         if twice is not None:  # ranks follow from hccl/rankIndex then, and no rail is planned with it
             tables[key] = f"{twice.pointer}: {twice.code}: {twice.message}"
+            self.book.contradictions[key] = f"{found.namespace}/{found.name} {tables[key]}"
             return frozenset()
         self.book.tables[key] = table
         tables[key] = facts_of(table)
@@ -279,6 +282,7 @@ class World:
         if name.startswith(RINGS_PREFIX):
             job = name.removeprefix(RINGS_PREFIX)
             self.book.tables.pop((namespace, job), None)
+            self.book.contradictions.pop((namespace, job), None)
             return self.book.jobs.remove_rank_table(namespace, job)
         return Touched()
 

@@ -103,6 +103,7 @@ class RankTable:
     _by_container: Mapping[str, Server | None] = field(init=False, repr=False, compare=False)
     _pods: Mapping[str, str] = field(init=False, repr=False, compare=False)
     _columns: Mapping[int, tuple[int, ...]] = field(init=False, repr=False, compare=False)
+    _mode: Literal["super_pod", "ai_server"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         seats: dict[int, tuple[Server, RankDevice]] = {}
@@ -131,6 +132,7 @@ class RankTable:
         object.__setattr__(self, "_by_container", by_container)
         object.__setattr__(self, "_pods", pods)
         object.__setattr__(self, "_columns", {device: tuple(sorted(found)) for device, found in columns.items()})
+        object.__setattr__(self, "_mode", self._mode_of())
 
     def rank_of(self, server_id: str, device: int) -> int | None:
         """Rank on that die, or None when the table does not hold it."""
@@ -166,6 +168,9 @@ class RankTable:
 
     def effective_mode(self) -> Literal["super_pod", "ai_server"]:
         """How HCCL reads the table: as super-pods only with version 1.2, a super_pod_list and every super_device_id."""
+        return self._mode
+
+    def _mode_of(self) -> Literal["super_pod", "ai_server"]:
         if self.version != "1.2" or not self.super_pods:
             return "ai_server"
         complete = all(device.super_device_id for server in self.servers for device in server.devices)

@@ -15,6 +15,7 @@ from agent.app.cli.verbs import cli
 from agent.app.settings import Settings
 from agent.domain.jobs.values import FindingCode
 from agent.domain.rail.decision import RULES
+from agent.domain.rail.explain import BORROW_RULE
 from agent.domain.rail.words import RailCode
 from agent.domain.reset.life import TRANSITIONS, Signal
 from agent.domain.vocab import DeadReason, Reason
@@ -68,11 +69,13 @@ def test_every_folder_of_the_agent_is_on_the_map_and_every_room_of_the_domain_to
     assert sorted(name for name in wanted if f"| `{name}` |" not in README) == []
 
 
-def _said(*words: str) -> list[str]:
+def _said(*words: str, code: int | None = 0) -> list[str]:
+    """Standard output of the command, which ends with `code` (None: with 0, or 1 for what it found)."""
     program = "from agent.app.cli.main import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, cwd=ROOT, check=True, timeout=30
+        [sys.executable, "-c", program, *words], capture_output=True, cwd=ROOT, check=False, timeout=30
     )
+    assert done.returncode in ((0, 1) if code is None else (code,)), done.stderr
     return done.stdout.decode().splitlines()
 
 
@@ -166,6 +169,23 @@ def test_the_rules_of_rail_borrow_are_the_rules_of_the_code() -> None:
     rows = zip(cells("docs/rails.md", 0), cells("docs/rails.md", 1), strict=False)
     shown = [(int(number), code) for number, code in rows if number.isdecimal()]
     assert shown == [*((rule.number, str(rule.code)) for rule in RULES), (28, "BORROW")]
+
+
+def test_a_rule_of_rail_borrow_is_told_in_the_page_as_the_command_tells_it() -> None:
+    numbers, hits, answers = (cells("docs/rails.md", column) for column in (0, 2, 3))
+    shown = {number: (when, answer) for number, when, answer in zip(numbers, hits, answers, strict=False)}
+    for rule in (*RULES, BORROW_RULE):
+        further = "; ".join(f"{code}: {when}" for code, when in rule.further.items())
+        assert shown[str(rule.number)] == (f"{rule.hits}. {further}" if further else rule.hits, rule.answer)
+
+
+def test_the_examples_of_rail_borrow_are_the_commands_own() -> None:
+    page = (ROOT / "docs" / "rails.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^    \$ fault-agent (rail .*)\n((?:(?:    .*)?\n)*)", page, flags=re.MULTILINE)
+    assert len(examples) == 4
+    for words, shown in examples:
+        lines = [line.removeprefix("    ") for line in shown.rstrip("\n").split("\n")]
+        assert lines == _said(*words.split(), code=None), words
 
 
 def test_every_code_of_rail_borrow_stands_in_its_page() -> None:

@@ -71,7 +71,7 @@ def preview_folder(order: FolderOrder) -> tuple[Sequence[Preview], Sequence[str]
 async def _preview(order: FolderOrder, policy: Policy, decided: Millis) -> tuple[Sequence[Preview], Sequence[str]]:
     limits, wishes = if_acting(order.settings, solo=True)
     book = ClusterBook(order.settings.cluster.id, limits, policy)
-    real, clock, findings = await _picture(order, book)
+    real, clock, findings = await picture(order.cluster, order.out, book)
     upper = MemoryDocumentStore(manager=MANAGER)
     layers = Layers(real, upper, OverlayStore(upper, real))
     modes = modes_of(order.settings, order.mode)
@@ -91,7 +91,7 @@ def release_folder(order: FolderOrder, names: Collection[str] | None, *, really:
 async def _release(order: FolderOrder, names: Collection[str] | None, *, really: bool) -> Sequence[Released]:
     limits, wishes = if_acting(order.settings, solo=True)
     book = ClusterBook(order.settings.cluster.id, limits)
-    real, _, _ = await _picture(order, book)
+    real, _, _ = await picture(order.cluster, order.out, book)
     journal = DirectoryJournal(order.out / AUDIT)
     told: list[Decision] = []
 
@@ -106,9 +106,11 @@ async def _release(order: FolderOrder, names: Collection[str] | None, *, really:
     return await release(letting, book, names, wall_clock())
 
 
-async def _picture(order: FolderOrder, book: ClusterBook) -> tuple[DocumentStore, Millis, Sequence[str]]:
-    """The folder's documents over those of the cluster's files, the clock, findings; the book is filled."""
-    clock, state = Millis(0), order.out / STATE
+async def picture(cluster: Path, out: Path, book: ClusterBook) -> tuple[DocumentStore, Millis, Sequence[str]]:
+    """The folder's documents over those of the cluster's files, the clock, findings; the book is filled. Raises
+    CannotRun when the folder belongs to another cluster.
+    """
+    clock, state = Millis(0), out / STATE
     for node, data in (await DirectoryReportLog(state).latest()).items():
         report = report_of(node, data)
         if report.cluster != book.cluster_id:
@@ -124,7 +126,6 @@ async def _picture(order: FolderOrder, book: ClusterBook) -> tuple[DocumentStore
         kept = kept_of(laid, f"{CABINET_PLACE}{OBJECTS}")
         world.lay(kept.laid)
         clock = max(clock, kept.clock)
-    files = ClusterFiles(order.cluster, static=True)
-    objects, findings = await files.snapshot()
-    world.replace(objects, findings)
-    return OverlayStore(DirectoryDocumentStore(order.out, manager=MANAGER), files.configmaps()), clock, findings
+    files = ClusterFiles(cluster, static=True)
+    world.replace(*await files.snapshot())
+    return OverlayStore(DirectoryDocumentStore(out, manager=MANAGER), files.configmaps()), clock, world.findings

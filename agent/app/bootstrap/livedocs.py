@@ -63,8 +63,8 @@ async def _preview(settings: Settings, policy: Policy, say: Say) -> Sequence[Pre
     limits, wishes = if_acting(settings, solo=False)
     book = ClusterBook(settings.cluster.id, limits, policy)
     kafka = await asyncio.to_thread(kafka_of, settings)
-    book.reports.update(await _reports(settings, kafka, say))
-    async with _cluster(settings, book, say) as client:
+    book.reports.update(await newest_reports(settings, kafka, say))
+    async with cluster_objects(settings, book, say) as client:
         real = KubeDocumentStore(client, MANAGER, labels=OURS)
         upper = MemoryDocumentStore(manager=MANAGER)
         layers = Layers(real, upper, OverlayStore(upper, real))
@@ -85,7 +85,7 @@ async def _release(settings: Settings, names: Collection[str] | None, say: Say, 
     limits, wishes = if_acting(settings, solo=False)
     book = ClusterBook(settings.cluster.id, limits)
     done: list[Released] = []
-    async with _cluster(settings, book, say) as client:
+    async with cluster_objects(settings, book, say) as client:
         plain = KubeDocumentStore(client, MANAGER, labels=OURS)
         told: list[Decision] = []
 
@@ -135,7 +135,7 @@ async def _release(settings: Settings, names: Collection[str] | None, say: Say, 
 
 
 @asynccontextmanager
-async def _cluster(settings: Settings, book: ClusterBook, say: Say) -> AsyncIterator[KubeClient]:
+async def cluster_objects(settings: Settings, book: ClusterBook, say: Say) -> AsyncIterator[KubeClient]:
     """The client, with the cluster's objects in the book."""
     client = await connect(kube_of(settings))
     try:
@@ -151,7 +151,7 @@ async def _cluster(settings: Settings, book: ClusterBook, say: Say) -> AsyncIter
         await client.close()
 
 
-async def _reports(settings: Settings, kafka: KafkaSettings, say: Say) -> dict[NodeName, NodeReport]:
+async def newest_reports(settings: Settings, kafka: KafkaSettings, say: Say) -> dict[NodeName, NodeReport]:
     """The newest report of each node of this cluster that has caught up. Raises Unavailable when they are not read in
     READ_S: nothing is said from half a picture.
     """

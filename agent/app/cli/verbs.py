@@ -21,6 +21,9 @@ from agent.app.cli.policydiff import diff_command
 from agent.app.cli.policyimport import coverage, import_
 from agent.app.cli.policylint import lint_command
 from agent.app.cli.policyunknown import unknown_command
+from agent.app.cli.rail import rail
+from agent.app.cli.railexplain import explain_command as rail_explain
+from agent.app.cli.railplan import plan_command as rail_plan
 from agent.app.cli.ranktable import ranktable
 from agent.app.cli.ranktablebackup import backup_command
 from agent.app.cli.ranktableenv import env_command
@@ -50,6 +53,7 @@ Ask about a code     fault-agent explain 80E18402
 Run on files         fault-agent run --role solo --events FILE --cluster PATH --out DIR
 Judge a recording    fault-agent replay FILE --cluster PATH --out DIR
 Ask why              fault-agent why fault n1/chip/2/80E18402 --out DIR
+What if a link fails fault-agent rail plan --cluster PATH --fault n1/network/2
 On a real cluster    fault-agent topics create; fault-agent run --role node|coordinator --config FILE
 """
 
@@ -80,6 +84,8 @@ for of_policy in (lint_command, diff_command, import_, coverage, unknown_command
     policy.add_command(of_policy)
 for of_ranktable in (ranktable_show, backup_command, env_command):
     ranktable.add_command(of_ranktable)
+for of_rail in (rail_plan, rail_explain):
+    rail.add_command(of_rail)
 for verb in (
     demo,
     run,
@@ -90,6 +96,7 @@ for verb in (
     release,
     policy,
     ranktable,
+    rail,
     config,
     topics,
     deadletter,

@@ -15,7 +15,7 @@ from agent.domain.jobs import Pod
 from agent.domain.jobs.book import JobBook
 from agent.domain.ledger import KEEP_DONE_FACTOR, ClusterLedger, Done, JobLedger
 from agent.domain.policy import Policy
-from agent.domain.rail.case import BorrowPolicy, Strictness
+from agent.domain.rail.case import BorrowPolicy, RailQuestion, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Answer
 from agent.domain.ranktable import RankTable
@@ -101,6 +101,8 @@ class ClusterBook:
         self.entries: dict[NodeName, FaultNodeEntry] = {}
         self.tables: dict[tuple[str, str], RankTable] = {}
         """(namespace, job name) -> its rank table, completed ones only."""
+        self.contradictions: dict[tuple[str, str], str] = {}
+        """(namespace, job name) -> what its rank table contradicts itself in; it is then not among `tables`."""
         self.plans: dict[JobId, RailPlan] = {}
         self.deadlines: dict[JobId, Millis] = {}
         self.wakes: dict[NodeName, Millis] = {}
@@ -242,6 +244,8 @@ class Draft:
     faults, and each asks."""
     pods: "dict[NodeName, list[Pod]] | None" = None
     """The job's pods by node once they were gathered."""
+    rail_facts: RailQuestion | None = None
+    """What is known of the job's rails once it was gathered: every window of a bad night asks for it."""
     hurt: "dict[NodeName, Hurt]" = field(default_factory=dict)
     affected: dict[Hashable, tuple[Reset, tuple[ResetDevice | None, ...]]] = field(default_factory=dict)
     """What a fault comes to with all others of its node, by what of it matters for that."""

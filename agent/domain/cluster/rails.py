@@ -7,14 +7,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agent.domain.cluster.book import Cause, ClusterBook, Draft, RailPlan, cause_of, was_over
+from agent.domain.cluster.book import Cause, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
+from agent.domain.cluster.railquestion import about, envs_of, facts_of, is_link_down
 from agent.domain.cluster.recovery import ranks_on
-from agent.domain.events import Link, Occurrence, fault_ref
-from agent.domain.hccl import VISIBLE_DEVICES, HcclEnv, env_from, flap_threshold_ms
+from agent.domain.events import Occurrence, fault_ref
+from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job, Product
-from agent.domain.rail import decide, leaf_faults
-from agent.domain.rail.case import CommMode, RailQuestion
+from agent.domain.rail import decide
+from agent.domain.rail.case import RailQuestion, Strictness
 from agent.domain.rail.reservations import HoldState, RailLedger, close_job, plan_id, reserve
 from agent.domain.rail.words import (
     Answer,
@@ -28,8 +29,7 @@ from agent.domain.rail.words import (
     Refuse,
     advice_for,
 )
-from agent.domain.ranktable import RankTable
-from agent.domain.vocab import LINK_DOWN, SECOND, JobId, Millis, NodeName, Plane, Reason
+from agent.domain.vocab import SECOND, JobId, Millis, Plane, Reason
 
 _REASON = {
     Borrow: Reason.RAIL_ADVISED,
@@ -79,11 +79,9 @@ def _links(draft: Draft) -> Iterator[Occurrence]:
     book, job = draft.book, draft.job
     nodes = book.jobs.nodes_of(job)
     for occurrence, device in known_occurrences(draft):
-        if device is None or occurrence.raised or occurrence.key.plane is not Plane.NETWORK:
+        if device is None or occurrence.raised or occurrence.key.node not in nodes:
             continue
-        if occurrence.key.node not in nodes:
-            continue
-        if int(occurrence.key.code, 16) == LINK_DOWN and not was_over(draft, occurrence, device):
+        if is_link_down(occurrence.key) and not was_over(draft, occurrence, device):
             yield occurrence
 
 
@@ -155,6 +153,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
             incarnation=job.incarnation,
             now=draft.now,
             state=HoldState.RESERVED,
+            extend=draft.book.limits.strictness is Strictness.SOURCE,
         )
         if isinstance(held, Refuse):
             answer = replace(held, checked=answer.checked)
@@ -187,7 +186,7 @@ def _outlived(draft: Draft, one: Occurrence) -> bool:
 
 
 def _threshold(draft: Draft) -> float:
-    return max(flap_threshold_ms(env) for env in _envs(draft.book, draft.job).values() or [HcclEnv()])
+    return max(flap_threshold_ms(env) for env in envs_of(draft.book, draft.job).values() or [HcclEnv()])
 
 
 def _before_act(draft: Draft, one: Occurrence) -> bool:
@@ -236,100 +235,18 @@ def delegate_hccs(draft: Draft, job: Job) -> None:
 
 
 def _question(draft: Draft, job: Job, asked: list[Occurrence], ledger: RailLedger | None) -> RailQuestion:
-    book = draft.book
-    table = book.tables.get((job.namespace, job.owner_name or job.name))
-    nodes = book.jobs.nodes_of(job.id)
-    return RailQuestion(
-        job=job.id,
-        incarnation=job.incarnation,
-        faults=_faults(book, job, asked),
-        now=draft.now,
-        table=table,
-        comm_mode=_comm_mode(job, table),
-        servers=_servers(book, job.id, table),
-        ledger=ledger,
-        product=_product(book, nodes),
-        links=_link_facts(book, nodes),
-        visible=_visible(book, job.id),
-        owners=_owners(book, nodes),
-        env=_envs(book, job.id),
-        freshness=book.limits.link_fresh,
-        policy=book.limits.borrow,
-        strictness=book.limits.strictness,
-        sub_health_strategy=job.settings.sub_healthy_strategy,
-    )
-
-
-def _faults(book: ClusterBook, job: Job, asked: list[Occurrence]) -> tuple[RailFault, ...]:
-    down = {(one.key.node, int(one.key.where)) for one in asked}
-    dies = {node: book.jobs.devices_of_node(node) for node in book.jobs.nodes_of(job.id)}
-    leaf = {(fault.node, device) for fault in leaf_faults(down, dies) for device in fault.devices}
-    found = []
-    for one in asked:
-        die = (one.key.node, int(one.key.where))
-        kind = FaultKind.LEAF_SWITCH if die in leaf else FaultKind.RDMA_FLAP if one.end else FaultKind.RDMA_DOWN
-        found.append(RailFault(fault_ref(one.key, one.begin), die[0], die[1], kind, one.begin, one.end, one.id))
-    return tuple(found)
-
-
-def _comm_mode(job: Job, table: RankTable | None) -> CommMode:
-    if job.settings.comm_mode:
-        return CommMode(job.settings.comm_mode)
-    return CommMode.RANKTABLE if table is not None and table.has_backup else CommMode.UNKNOWN
-
-
-def _servers(book: ClusterBook, job: JobId, table: RankTable | None) -> dict[NodeName, str]:
-    """Server of the rank table on each node: by pod UID, then host address, then pod address."""
-    found: dict[NodeName, str] = {}
-    for pod in book.jobs.pods_of(job) if table is not None else ():
-        server = table.server_for(pod_uid=pod.uid, host_ip=pod.host_ip, pod_ip=pod.pod_ip) if table else None
-        if server is not None and pod.node is not None:
-            found.setdefault(pod.node, server.server_id)
-    return found
-
-
-def _product(book: ClusterBook, nodes: tuple[NodeName, ...]) -> str:
-    products = {book.jobs.product_of(node) for node in nodes}
-    return str(products.pop()) if len(products) == 1 else ""
-
-
-def _link_facts(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], Link]:
-    return {
-        (node, device): link
-        for node in nodes
-        if (report := book.reports.get(node)) is not None
-        for device, link in report.links.items()
-    }
-
-
-def _visible(book: ClusterBook, job: JobId) -> dict[NodeName, frozenset[int] | None]:
-    """Devices that the job's processes see on each node: ASCEND_RT_VISIBLE_DEVICES counts within the pod's own."""
-    found: dict[NodeName, frozenset[int] | None] = {}
-    for pod in book.jobs.pods_of(job):
-        if pod.node is None or not pod.devices:
-            continue
-        seen = frozenset(pod.devices)
-        text = (pod.env or {}).get(VISIBLE_DEVICES)
-        if text is not None:
-            named = {part.strip() for part in text.split(",")}
-            seen = frozenset(device for index, device in enumerate(pod.devices) if str(index) in named)
-        found[pod.node] = seen | (found.get(pod.node) or frozenset())
-    return found
-
-
-def _owners(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], JobId]:
-    return {
-        (node, device): binding.job
-        for node in nodes
-        for device in book.jobs.devices_of_node(node)
-        for binding in book.jobs.bindings(node, device)
-    }
-
-
-def _envs(book: ClusterBook, job: JobId) -> dict[NodeName, HcclEnv]:
-    """HCCL variables per node, as the pod specs show them; what a start script may set stays unknown."""
-    return {
-        pod.node: env_from(pod.env, visible=pod.env is not None and pod.env_complete)
-        for pod in book.jobs.pods_of(job)
-        if pod.node is not None and pod.devices
-    }
+    found = [
+        RailFault(
+            fault_ref(one.key, one.begin),
+            one.key.node,
+            int(one.key.where),
+            FaultKind.RDMA_FLAP if one.end else FaultKind.RDMA_DOWN,
+            one.begin,
+            one.end,
+            one.id,
+        )
+        for one in asked
+    ]
+    if draft.rail_facts is None:
+        draft.rail_facts = facts_of(draft.book, job, draft.now)
+    return about(draft.book, draft.rail_facts, found, ledger)

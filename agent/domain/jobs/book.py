@@ -269,6 +269,12 @@ class JobBook:
         table = self._table(group) if group is not None else None
         return table.facts if isinstance(table, RankLookup) else None
 
+    def table_problem(self, job: JobId) -> str:
+        """Why the job's rank table cannot be used; empty when it can be, or when there is none."""
+        group = self._groups.get(job)
+        table = self._table(group) if group is not None else None
+        return table if isinstance(table, str) else ""
+
     def placed(self, job: JobId) -> bool:
         """As many pods run or start on a node as the PodGroup's minMember asks, or as the last life had."""
         view = self._view(job)

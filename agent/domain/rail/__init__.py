@@ -1,7 +1,8 @@
 """Rail-borrow: one question, 28 rules, one answer, and the book of NPUs that are held.
 
 The one rule: both ends of a link move or none, and one NPU is held by one plan. `words` are the shapes, `case` the
-question, `rules` and `moves` the 28 rules, `decision` their order, `reservations` the book.
+question, `rules` and `moves` the 28 rules, `decision` their order, `reservations` the book; `explain` tells all rules
+with what they looked at (`inputs`), `tables` whether several rank tables of a job say the same.
 """
 
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness

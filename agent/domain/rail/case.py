@@ -44,9 +44,10 @@ class Strictness(StrEnum):
 class RailQuestion:
     """The faults of one job within one joint window (3 s, collected by the caller) and all that bears on them.
 
-    `ledger` is the book as it was before the window, None if it could not be read. `servers` names the table's
-    server of each node. `peers`, if the caller knows them, are the RDMA peers of each rank. `env` is per node,
-    after what communicators override. `visible` are the device ids a node's processes see, None if not known.
+    `ledger` is the book as it was before the window, None if it could not be read. `servers` names the node of each
+    server of the table; several pods of a job on one node are several servers. `peers`, if the caller knows them, are
+    the RDMA peers of each rank. `env` is per node, after what communicators override. `visible` are the dies of a node
+    that the process of their pair sees, None if not known.
     """
 
     job: JobId
@@ -55,7 +56,7 @@ class RailQuestion:
     now: Millis
     table: RankTable | None
     comm_mode: CommMode
-    servers: Mapping[NodeName, str]
+    servers: Mapping[str, NodeName]
     ledger: RailLedger | None
     product: str = ""
     links: Mapping[Die, Link] = field(default_factory=dict)
@@ -63,6 +64,14 @@ class RailQuestion:
     owners: Mapping[Die, JobId] = field(default_factory=dict)
     env: Mapping[NodeName, HcclEnv] = field(default_factory=dict)
     peers: Mapping[int, tuple[int, ...]] | None = None
+    down: frozenset[Die] = frozenset()
+    """Dies whose link fault is active though it is none of this window: whatever a probe says, they are down."""
+    table_problem: str = ""
+    """Why there is no rank table, if the caller knows."""
+    contradiction: str = ""
+    """What the job's rank tables contradict each other in, or one contradicts itself in; empty: nothing."""
+    rebuilt_at: Millis | None = None
+    """When the job last made its communicators anew within this life, if the caller knows."""
     freshness: Millis = Millis(MINUTE)
     policy: BorrowPolicy = BorrowPolicy.PER_NPU
     strictness: Strictness = Strictness.STRICT
@@ -105,10 +114,10 @@ class Case:
 
     q: RailQuestion
     faults: tuple[RailFault, ...]
-    nodes: Mapping[str, NodeName]
-    """Server id -> node."""
+    on_node: Mapping[NodeName, tuple[str, ...]]
+    """Node -> ids of the table's servers there."""
     down: frozenset[Die]
-    """Dies that a fault of this window holds down, also those that were set aside as a flap."""
+    """Dies that a fault holds down, of this window also those that were set aside as a flap."""
     moved: frozenset[tuple[int, int]]
     """Links that this life of the job already has on the backup side."""
     faulted: tuple[Seat, ...] = field(init=False)
@@ -117,19 +126,19 @@ class Case:
     """Links of the faulted ranks that are still on the default side, lower rank first, ascending."""
     other_ends: tuple[Seat, ...] = field(init=False)
     """Ranks that must move because a faulted one does, ascending; those faulted themselves left out."""
+    involved: tuple[Seat, ...] = field(init=False)
+    """Every rank of the plan, ascending."""
 
     def __post_init__(self) -> None:
         seats = {seat.rank: seat for seat in map(self.seat_of, self.faults) if seat is not None}
         pairs = {link_of(rank, peer) for rank, seat in seats.items() for peer in self.peers(seat)} - self.moved
         ends = sorted({rank for link in pairs for rank in link} - set(seats))
-        object.__setattr__(self, "faulted", tuple(seats[rank] for rank in sorted(seats)))
+        faulted = tuple(seats[rank] for rank in sorted(seats))
+        others = tuple(seat for seat in map(self.seat, ends) if seat is not None)
+        object.__setattr__(self, "faulted", faulted)
         object.__setattr__(self, "changes", tuple(sorted(pairs)))
-        object.__setattr__(self, "other_ends", tuple(seat for seat in map(self.seat, ends) if seat is not None))
-
-    @property
-    def involved(self) -> tuple[Seat, ...]:
-        """Every rank of the plan, ascending."""
-        return tuple(sorted((*self.faulted, *self.other_ends), key=lambda seat: seat.rank))
+        object.__setattr__(self, "other_ends", others)
+        object.__setattr__(self, "involved", tuple(sorted((*faulted, *others), key=lambda seat: seat.rank)))
 
     def without(self, settled: frozenset[RailFault | None]) -> "Case":
         """The same case when these faults need nothing more."""
@@ -155,19 +164,19 @@ class Case:
 
     def seat_of(self, fault: RailFault) -> Seat | None:
         """The rank on the faulted die."""
-        server_id = self.q.servers.get(fault.node)
-        if self.q.table is None or server_id is None:
-            return None
-        rank = self.q.table.rank_of(server_id, fault.device)
-        return None if rank is None else self.seat(rank, fault.node)
+        for server_id in self.on_node.get(fault.node, ()) if self.q.table is not None else ():
+            rank = self.q.table.rank_of(server_id, fault.device) if self.q.table is not None else None
+            if rank is not None:
+                return self.seat(rank)
+        return None
 
-    def seat(self, rank: int, node: NodeName | None = None) -> Seat | None:
+    def seat(self, rank: int) -> Seat | None:
         """A rank's place, or None when the table does not hold it."""
         found = self.q.table.seat(rank) if self.q.table is not None else None
         if found is None:
             return None
         server, device = found
-        return Seat(rank, node if node is not None else self.nodes.get(server.server_id, NodeName("")), server, device)
+        return Seat(rank, self.q.servers.get(server.server_id, NodeName("")), server, device)
 
     def peers(self, seat: Seat) -> tuple[int, ...]:
         """Ranks it talks to over RDMA: as given, else the same device id in every other logical super-pod.
@@ -212,13 +221,14 @@ def open_case(question: RailQuestion) -> Case:
         key = (fault.ref, fault.node, fault.device, fault.started_at, fault.kind)
         unique[key] = max(unique.get(key, fault), fault, key=lambda f: (f.ended_at or -1, f.event))
     faults = tuple(unique[key] for key in sorted(unique))
-    nodes: dict[str, NodeName] = {}
-    for node in sorted(question.servers):
-        nodes.setdefault(question.servers[node], node)
+    on_node: dict[NodeName, tuple[str, ...]] = {}
+    for server_id, node in sorted(question.servers.items()):
+        on_node[node] = (*on_node.get(node, ()), server_id)
     down = frozenset((f.node, f.device) for f in faults if f.kind.on_rail and not f.recovered)
     own = question.ledger.of(question.job, question.incarnation) if question.ledger is not None else ()
-    moved = frozenset(link for entry in own if entry.open for link in entry.links)
-    return Case(question, faults, nodes, down, moved)
+    since = question.rebuilt_at or 0  # a new communicator begins with every link on its own side
+    moved = frozenset(link for entry in own if entry.open and entry.at >= since for link in entry.links)
+    return Case(question, faults, on_node, down | question.down, moved)
 
 
 def node_envs(case: Case) -> Iterator[tuple[NodeName, HcclEnv]]:

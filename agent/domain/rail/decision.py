@@ -7,7 +7,7 @@ rank-table document of CANN 9.0; where HCCL is laxer than the document, strictne
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent.domain.rail import moves as m
@@ -24,6 +24,7 @@ from agent.domain.rail.words import (
     Observe,
     Outcome,
     RailCode,
+    RailFault,
     Refuse,
 )
 from agent.domain.vocab import NodeName
@@ -31,43 +32,163 @@ from agent.domain.vocab import NodeName
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: its number in the order, its name, and the test that gives what it found."""
+    """One rule: its number in the order, its name, the test that gives what it found, and both in words."""
 
     number: int
     code: RailCode
     test: Callable[[Case], tuple[Hit, ...]]
+    answer: str
+    """What it answers with when it hits."""
+    hits: str
+    """When it hits."""
+    further: Mapping[RailCode, str] = field(default_factory=dict)
+    """Codes that it answers with beside its own, and when."""
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    Rule(1, RailCode.UNKNOWN_TARGET, r.unknown_target),
-    Rule(2, RailCode.ALREADY_DONE, r.already_done),
-    Rule(3, RailCode.CLEAR, r.clear),
-    Rule(4, RailCode.NO_SWITCH_BACK, r.no_switch_back),
-    Rule(5, RailCode.UNSUPPORTED_PRODUCT, r.unsupported_product),
-    Rule(6, RailCode.HCCS_PATH_SWITCH, r.hccs_path_switch),
-    Rule(7, RailCode.NOT_RAIL_FAULT, r.not_rail_fault),
-    Rule(8, RailCode.NO_RDMA_PEER, r.no_rdma_peer),
-    Rule(9, RailCode.FLAP, r.flap),
-    Rule(10, RailCode.ENV_INVALID, r.env_invalid),
-    Rule(11, RailCode.RETRY_L2_OFF, r.retry_l2_off),
-    Rule(12, RailCode.EXPANSION_MODE, r.expansion_mode),
-    Rule(13, RailCode.ENV_MISMATCH, r.env_mismatch),
-    Rule(14, RailCode.HOST_IP_MISSING, m.host_ip_missing),
-    Rule(15, RailCode.NO_BACKUP_CONFIGURED, m.no_backup_configured),
-    Rule(16, RailCode.BACKUP_NOT_PAIR, m.backup_not_pair),
-    Rule(17, RailCode.PORT_CLASH, m.port_clash),
-    Rule(18, RailCode.BACKUP_NOT_VISIBLE, m.backup_not_visible),
-    Rule(19, RailCode.BACKUP_IN_USE_FAILED, m.backup_in_use_failed),
-    Rule(20, RailCode.ALREADY_BORROWED, m.already_borrowed),
-    Rule(21, RailCode.BACKUP_LINK_DOWN, m.backup_link_down),
-    Rule(22, RailCode.BACKUP_LINK_UNKNOWN, m.backup_link_unknown),
-    Rule(23, RailCode.CROSS_DIE_TRAFFIC, m.cross_die_traffic),
-    Rule(24, RailCode.PEER_NO_BACKUP_CONFIGURED, m.peer_preconditions),
-    Rule(25, RailCode.PEER_ALREADY_BORROWED, m.peer_already_borrowed),
-    Rule(26, RailCode.NO_COMMON_RAIL, m.no_common_rail),
-    Rule(27, RailCode.HOST_PLANE_DOWN, m.retry_constraints),
+    Rule(
+        1,
+        RailCode.UNKNOWN_TARGET,
+        r.unknown_target,
+        "refuse",
+        "the job, its node, the die or its rank is in no completed rank table",
+        {RailCode.TABLES_CONTRADICT: "tables of the job say different things"},
+    ),
+    Rule(
+        2,
+        RailCode.ALREADY_DONE,
+        r.already_done,
+        "noop",
+        "this occurrence was answered, or no link of the die is left on its own side",
+        {RailCode.LEDGER_UNREADABLE: "without the ledger: refuse"},
+    ),
+    Rule(3, RailCode.CLEAR, r.clear, "noop", "it recovered and nothing was borrowed for it"),
+    Rule(
+        4,
+        RailCode.NO_SWITCH_BACK,
+        r.no_switch_back,
+        "noop",
+        "it recovered after a borrow; HCCL's mark stays, so does ours",
+    ),
+    Rule(
+        5,
+        RailCode.UNSUPPORTED_PRODUCT,
+        r.unsupported_product,
+        "refuse",
+        "not A3, or product unknown, or a rank table of version 2.0",
+    ),
+    Rule(
+        6,
+        RailCode.HCCS_PATH_SWITCH,
+        r.hccs_path_switch,
+        "delegate",
+        "the fault lies on the HCCS plane (super-pod switches)",
+    ),
+    Rule(7, RailCode.NOT_RAIL_FAULT, r.not_rail_fault, "refuse", "it is no fault of an RDMA link"),
+    Rule(8, RailCode.NO_RDMA_PEER, r.no_rdma_peer, "noop", "the rank talks to nobody over RDMA"),
+    Rule(9, RailCode.FLAP, r.flap, "observe", "it is a flap and not older than the threshold"),
+    Rule(
+        10,
+        RailCode.ENV_INVALID,
+        r.env_invalid,
+        "refuse",
+        "a variable that decides cannot be read",
+        {RailCode.ENV_UNKNOWN: "it cannot be seen"},
+    ),
+    Rule(11, RailCode.RETRY_L2_OFF, r.retry_l2_off, "refuse", "L2 of HCCL_OP_RETRY_ENABLE is not 1"),
+    Rule(
+        12,
+        RailCode.EXPANSION_MODE,
+        r.expansion_mode,
+        "refuse",
+        "HCCL_OP_EXPANSION_MODE expands operators elsewhere than on the AI CPU",
+    ),
+    Rule(
+        13, RailCode.ENV_MISMATCH, r.env_mismatch, "refuse", "the variables in force differ between nodes of the plan"
+    ),
+    Rule(
+        14,
+        RailCode.HOST_IP_MISSING,
+        m.host_ip_missing,
+        "refuse",
+        "the host's address, over which ends agree on a retry, is not in the table",
+        {RailCode.COMM_MODE_UNKNOWN: "nobody knows how communicators are made"},
+    ),
+    Rule(
+        15,
+        RailCode.NO_BACKUP_CONFIGURED,
+        m.no_backup_configured,
+        "refuse",
+        "rank-table mode and the rank names no backup",
+    ),
+    Rule(
+        16,
+        RailCode.BACKUP_NOT_PAIR,
+        m.backup_not_pair,
+        "refuse",
+        "the backup is not the other die of the same NPU and server",
+    ),
+    Rule(17, RailCode.PORT_CLASH, m.port_clash, "refuse", "the other die's NIC would use one port in both roles"),
+    Rule(18, RailCode.BACKUP_NOT_VISIBLE, m.backup_not_visible, "refuse", "the process does not see the other die"),
+    Rule(
+        19,
+        RailCode.BACKUP_IN_USE_FAILED,
+        m.backup_in_use_failed,
+        "refuse",
+        "the failed die carries what was borrowed from its pair",
+    ),
+    Rule(20, RailCode.ALREADY_BORROWED, m.already_borrowed, "refuse", "the NPU is held already (one borrow each)"),
+    Rule(21, RailCode.BACKUP_LINK_DOWN, m.backup_link_down, "refuse", "both dies of the NPU are down"),
+    Rule(
+        22,
+        RailCode.BACKUP_LINK_UNKNOWN,
+        m.backup_link_unknown,
+        "refuse",
+        "nobody has seen the other die's link within rail.link_fresh_s",
+    ),
+    Rule(23, RailCode.CROSS_DIE_TRAFFIC, m.cross_die_traffic, "refuse", "an even die talks to an odd one"),
+    Rule(
+        24,
+        RailCode.PEER_NO_BACKUP_CONFIGURED,
+        m.peer_preconditions,
+        "refuse",
+        "a rank at the other end names no backup",
+        {
+            RailCode.PEER_HOST_IP_MISSING: "as rule 14",
+            RailCode.PEER_BACKUP_NOT_PAIR: "as rule 16",
+            RailCode.PEER_PORT_CLASH: "as rule 17",
+            RailCode.PEER_BACKUP_NOT_VISIBLE: "as rule 18",
+            RailCode.PEER_BACKUP_LINK_UNKNOWN: "as rule 22",
+        },
+    ),
+    Rule(
+        25,
+        RailCode.PEER_ALREADY_BORROWED,
+        m.peer_already_borrowed,
+        "refuse",
+        "an NPU at the other end is held, or would move both ways",
+    ),
+    Rule(
+        26,
+        RailCode.NO_COMMON_RAIL,
+        m.no_common_rail,
+        "refuse",
+        "the other end's backup is down, so no rail is up at both ends",
+    ),
+    Rule(
+        27,
+        RailCode.HOST_PLANE_DOWN,
+        m.retry_constraints,
+        "refuse",
+        "hosts cannot agree on a retry over their own network",
+        {
+            RailCode.OP_NOT_RETRYABLE: "HCCL cannot execute the operator again",
+            RailCode.RETRY_EXHAUSTED: "its retries are used up",
+            RailCode.NOT_JUDGED: "not known: a warning of the plan",
+        },
+    ),
 )
-"""Rule 28 is what is left: borrow. Rules 10, 14, 24 and 27 have further codes, named by what they found."""
+"""Rule 28 is what is left: borrow."""
 
 
 def decide(question: RailQuestion) -> Answer:
@@ -84,27 +205,34 @@ def decide(question: RailQuestion) -> Answer:
         return Noop(RailCode.CLEAR, 3, "no fault was given")
     for rule in RULES:
         hits = rule.test(case)
-        refused = [hit for hit in hits if hit.kind is HitKind.REFUSE]
-        if refused:
-            code, detail = refused[0].code, _joined(hit.detail for hit in refused)
-            checked.append(Checked(rule.number, Outcome.REFUSED, code, detail))
-            return Refuse(code, rule.number, detail, tuple(checked))
-        unjudged = [hit for hit in hits if hit.kind is HitKind.NOT_JUDGED]
-        settled = [hit for hit in hits if hit.kind not in (HitKind.REFUSE, HitKind.NOT_JUDGED)]
-        if settled:
-            checked.append(
-                Checked(rule.number, Outcome.SET_ASIDE, settled[0].code, _joined(hit.detail for hit in settled))
-            )
-            aside += [(rule, hit) for hit in settled]
-            case = case.without(frozenset(hit.fault for hit in settled))
+        word = word_of(rule, hits)
+        checked.append(word)
+        if word.outcome is Outcome.REFUSED:
+            return Refuse(word.code, rule.number, word.detail, tuple(checked))
+        if word.outcome is Outcome.SET_ASIDE:
+            aside += [(rule, hit) for hit in hits if hit.kind is not HitKind.NOT_JUDGED]
+            case = case.without(settled_by(hits))
             if not case.faults:
                 return _settled(aside, tuple(checked))
-        elif unjudged:
-            detail = _joined(hit.detail for hit in unjudged)
-            checked.append(Checked(rule.number, Outcome.NOT_JUDGED, rule.code, detail))
-        else:
-            checked.append(Checked(rule.number, Outcome.PASSED, rule.code))
     return _borrow(case, tuple(checked))
+
+
+def word_of(rule: Rule, hits: tuple[Hit, ...]) -> Checked:
+    """What a rule said by what it found: a refusal goes before all else, then what it set aside."""
+    refused = [hit for hit in hits if hit.kind is HitKind.REFUSE]
+    if refused:
+        return Checked(rule.number, Outcome.REFUSED, refused[0].code, _joined(hit.detail for hit in refused))
+    settled = [hit for hit in hits if hit.kind is not HitKind.NOT_JUDGED]
+    if settled:
+        return Checked(rule.number, Outcome.SET_ASIDE, settled[0].code, _joined(hit.detail for hit in settled))
+    if hits:
+        return Checked(rule.number, Outcome.NOT_JUDGED, rule.code, _joined(hit.detail for hit in hits))
+    return Checked(rule.number, Outcome.PASSED, rule.code)
+
+
+def settled_by(hits: tuple[Hit, ...]) -> frozenset[RailFault | None]:
+    """Faults that need nothing more after a rule."""
+    return frozenset(hit.fault for hit in hits if hit.kind is not HitKind.NOT_JUDGED)
 
 
 def _settled(aside: list[tuple[Rule, Hit]], checked: tuple[Checked, ...]) -> Answer:

@@ -6,7 +6,8 @@ The one rule: a warning never stands in a plan's way; what would is a rule.
 from agent.domain.hccl import Sight
 from agent.domain.rail.case import Case, CommMode, Seat, node_envs
 from agent.domain.rail.moves import retry_constraints
-from agent.domain.rail.words import RailCode, RailNote
+from agent.domain.rail.words import FaultKind, RailCode, RailNote
+from agent.domain.vocab import NodeName
 
 DEFAULT_PORT = 16666
 """HCCL's port of a device NIC in its own role."""
@@ -17,6 +18,7 @@ DEFAULT_BACKUP_PORT = 16667
 def notes_of(case: Case) -> tuple[RailNote, ...]:
     """Warnings of the plan of this case, in one fixed order."""
     notes = [RailNote(RailCode.BANDWIDTH_HALVED, "two dies share one NIC: half the bandwidth, until repaired")]
+    notes += _leaves(case)
     notes += _sharing(case)
     if case.q.sub_health_strategy in ("graceExit", "forceExit"):
         detail = f"subHealthyStrategy is {case.q.sub_health_strategy}: the job is ended although the borrow works"
@@ -31,6 +33,19 @@ def notes_of(case: Case) -> tuple[RailNote, ...]:
         if _default_clash(case, seat)
     ]
     return tuple(notes + _environment(case))
+
+
+def _leaves(case: Case) -> list[RailNote]:
+    """Which dies lost their link together; the fault is then where their links meet, and so is the repair."""
+    lost: dict[tuple[NodeName, int], list[int]] = {}
+    for fault in case.faults:
+        if fault.kind is FaultKind.LEAF_SWITCH:
+            lost.setdefault((fault.node, fault.device % 2), []).append(fault.device)
+    notes = []
+    for (node, parity), dies in lost.items():
+        which = f"{'odd' if parity else 'even'} devices {', '.join(map(str, sorted(dies)))}"
+        notes.append(RailNote(RailCode.LEAF_SWITCH, f"{node}: {which} went down together: their leaf switch?"))
+    return notes
 
 
 def _sharing(case: Case) -> list[RailNote]:

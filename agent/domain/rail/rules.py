@@ -14,29 +14,41 @@ from agent.domain.hccl import (
     Sight,
     flap_threshold_ms,
 )
-from agent.domain.rail.case import Case, Hit, HitKind, Hits, Strictness, link_of, node_envs, refuse, set_aside
-from agent.domain.rail.words import FaultKind, RailCode, RailFault
+from agent.domain.rail.case import Case, Hit, HitKind, Hits, Seat, Strictness, link_of, node_envs, refuse, set_aside
+from agent.domain.rail.words import WHOLE_NODE, FaultKind, RailCode, RailFault
 from agent.domain.vocab import Millis
 
 # --- 1 to 9: is there anything to borrow for? ---------------------------------------------------------------------
 
 
 def unknown_target(case: Case) -> Hits:
-    """Rule 1: the job, node or device of a fault is not known, or the table does not hold a rank it names."""
+    """Rule 1: the job, node or device of a fault is not known, or the table does not hold a rank it names.
+
+    Tables of one job that say different things answer nothing: which one its processes have read is not known.
+    """
     q = case.q
-    if not q.job or q.table is None:
-        return (refuse(RailCode.UNKNOWN_TARGET, f"no completed rank table of job {q.job!r} is known"),)
+    if q.contradiction:
+        return (refuse(RailCode.TABLES_CONTRADICT, q.contradiction),)
+    if not q.job:
+        places = dict.fromkeys(fault.place for fault in case.faults)
+        return tuple(refuse(RailCode.UNKNOWN_TARGET, f"no pod of a known job is on {place}") for place in places)
+    if q.table is None:
+        why = f": {q.table_problem}" if q.table_problem else ""
+        return (refuse(RailCode.UNKNOWN_TARGET, f"no completed rank table of job {q.job!r} is known{why}"),)
+    known = {node for node, _ in q.owners} if q.table.version == "2.0" else set(case.on_node)
     hits = []
     for fault in case.faults:
         owner = q.owners.get((fault.node, fault.device))
         if owner is not None and owner != q.job:
-            detail = f"device {fault.device} of {fault.node} belongs to {owner}"
-        elif fault.node not in q.servers:
+            detail = f"{fault.place} belongs to {owner}"
+        elif fault.node not in known:
             detail = f"node {fault.node} is none of the job's"
-        elif q.table.version == "2.0":
-            continue  # it has no server list to look in; rule 5 refuses it
+        elif q.table.version == "2.0" and owner is None and fault.device != WHOLE_NODE:
+            detail = f"{fault.place} is none of the job's"
+        elif q.table.version == "2.0" or fault.device == WHOLE_NODE:
+            continue  # 2.0 has no server list to look in, and rule 5 refuses it; what is on no die has no rank
         elif (seat := case.seat_of(fault)) is None:
-            detail = f"device {fault.device} of {fault.node} is not in the job's rank table"
+            detail = f"{fault.place} is not in the job's rank table"
         elif lost := [rank for rank in case.peers(seat) if case.seat(rank) is None]:
             detail = f"peer {lost[0]} of {seat} is not in the job's rank table"
         else:
@@ -117,13 +129,22 @@ def not_rail_fault(case: Case) -> Hits:
 
 def no_rdma_peer(case: Case) -> Hits:
     """Rule 8: the rank talks to nobody over RDMA, so there is no link to move."""
-    mode = case.q.table.effective_mode() if case.q.table is not None else ""
-    why = "AI-server mode has no links between super-pods" if mode == "ai_server" else "HCCS carries all its traffic"
-    return tuple(
-        set_aside(RailCode.NO_RDMA_PEER, fault, f"{seat} has no RDMA peer: {why}")
-        for fault in case.faults
-        if (seat := case.seat_of(fault)) is not None and not case.peers(seat)
-    )
+    hits = []
+    for fault in case.faults:
+        seat = case.seat_of(fault)
+        if seat is not None and not case.peers(seat):
+            hits.append(set_aside(RailCode.NO_RDMA_PEER, fault, f"{seat} has no RDMA peer: {_why_none(case, seat)}"))
+    return tuple(hits)
+
+
+def _why_none(case: Case, seat: Seat) -> str:
+    if case.q.peers is not None:
+        return "none was given"
+    if case.q.table is not None and case.q.table.effective_mode() == "ai_server":
+        return "AI-server mode has no links between super-pods"
+    if case.env(seat.node).inter_hccs_disable.sight in (Sight.UNKNOWN, Sight.INVALID):
+        return "HCCS carries all its traffic, unless HCCL_INTER_HCCS_DISABLE, which cannot be seen, is TRUE"
+    return "HCCS carries all its traffic"
 
 
 def flap(case: Case) -> Hits:
@@ -174,12 +195,13 @@ def expansion_mode(case: Case) -> Hits:
 
     A word that HCCL does not know means the default in the document (a warning), and is an error in its source.
     """
+    failed = {seat.node for seat in case.faulted}
     hits = []
-    for node in sorted({seat.node for seat in case.faulted}):
-        seen = case.env(node).expansion
+    for node, env in node_envs(case):
+        seen = env.expansion
         if seen.sight is Sight.INVALID and case.q.strictness == Strictness.SOURCE:
             hits.append(refuse(RailCode.EXPANSION_MODE, f"{node}: {seen.problem}"))
-        elif seen.value is not None and not seen.value.on_ai_cpu:
+        elif node in failed and seen.value is not None and not seen.value.on_ai_cpu:
             hits.append(refuse(RailCode.EXPANSION_MODE, f"{node}: HCCL_OP_EXPANSION_MODE is {seen.value}"))
     return tuple(hits)
 

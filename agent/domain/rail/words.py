@@ -15,6 +15,7 @@ class RailCode(StrEnum):
 
     # answers
     UNKNOWN_TARGET = "UNKNOWN_TARGET"
+    TABLES_CONTRADICT = "TABLES_CONTRADICT"
     LEDGER_UNREADABLE = "LEDGER_UNREADABLE"
     ALREADY_DONE = "ALREADY_DONE"
     CLEAR = "CLEAR"
@@ -55,6 +56,7 @@ class RailCode(StrEnum):
     LEDGER_FULL = "LEDGER_FULL"
     # warnings
     BANDWIDTH_HALVED = "BANDWIDTH_HALVED"
+    LEAF_SWITCH = "LEAF_SWITCH"
     SHARED_NPU = "SHARED_NPU"
     SUBHEALTH_POLICY_EXIT = "SUBHEALTH_POLICY_EXIT"
     NOT_JUDGED = "NOT_JUDGED"
@@ -82,9 +84,15 @@ class FaultKind(StrEnum):
         return self not in (FaultKind.HCCS, FaultKind.OTHER)
 
 
+WHOLE_NODE: Final = -1
+"""Device of a fault that lies on no die: a switch port, a part of the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class RailFault:
-    """One fault of one die. `ref` is its printed reference, `event` the id of its occurrence."""
+    """One fault of one die, or of a whole node (device WHOLE_NODE). `ref` is its printed reference, `event` the id of
+    its occurrence.
+    """
 
     ref: str
     node: NodeName
@@ -98,6 +106,11 @@ class RailFault:
     def recovered(self) -> bool:
         """It has ended; a recover that is older than the fault itself came late and says nothing."""
         return self.ended_at is not None and self.ended_at >= self.started_at
+
+    @property
+    def place(self) -> str:
+        """Its die, or its node, in words."""
+        return f"node {self.node}" if self.device == WHOLE_NODE else f"device {self.device} of {self.node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +216,54 @@ class Delegate:
 
 Answer: TypeAlias = Borrow | Refuse | Observe | Noop | Delegate
 
+_BACKUPS: Final = "Give the rank table backups before the next start: fault-agent ranktable backup."
+_HOSTS: Final = "Give every server of the rank table its host_ip: HCCL retries nothing without it."
+_PORTS: Final = "Give the backup a port of its own in the rank table: fault-agent ranktable check names both."
+_VISIBLE: Final = "Give both dies of an NPU to one pod, and leave both in ASCEND_RT_VISIBLE_DEVICES."
+_PROBE: Final = "no borrow is planned without it."
+_ONCE: Final = "One borrow each: reschedule the job, or return the earlier one by hand when its link is repaired."
 _ADVICE: Final = {
+    RailCode.UNKNOWN_TARGET: "Name a die that a running job holds and its completed rank table lists.",
+    RailCode.TABLES_CONTRADICT: "Find out which rank table the job runs with, and take the other away.",
+    RailCode.LEDGER_UNREADABLE: "Restore fault-agent-rails, or delete it if nothing is borrowed.",
+    RailCode.UNSUPPORTED_PRODUCT: "Nothing to borrow: only an A3 server has a second NIC on the same NPU.",
+    RailCode.NOT_RAIL_FAULT: "Nothing to borrow: fault-agent explain CODE tells what this fault leads to.",
     RailCode.NO_SWITCH_BACK: "Traffic stays on the backup rail: save a checkpoint, check the repair, return by hand.",
-    RailCode.BACKUP_LINK_UNKNOWN: "Probe the link of the pair die; no borrow is planned without it.",
-    RailCode.PEER_BACKUP_LINK_UNKNOWN: "Probe the link of the peer's pair die; no borrow is planned without it.",
-    RailCode.BACKUP_LINK_DOWN: "Both dies of the NPU are down: reschedule the job away from it.",
-    RailCode.BACKUP_IN_USE_FAILED: "Its own rank and the borrowed one are both affected: reschedule the job.",
-    RailCode.ENV_UNKNOWN: "State the job's HCCL variables in its pod spec or in the agent's settings.",
-    RailCode.COMM_MODE_UNKNOWN: "Annotate the PodGroup with fault-agent/comm-mode: ranktable or rootinfo.",
     RailCode.HCCS_PATH_SWITCH: "Nothing to borrow: the switches change the path and HCCL retries the operator.",
+    RailCode.ENV_INVALID: "Correct the variable before the next start: HCCL does not start with it.",
+    RailCode.ENV_UNKNOWN: "State the job's HCCL variables in its pod spec or in the agent's settings.",
+    RailCode.RETRY_L2_OFF: "Set HCCL_OP_RETRY_ENABLE to L1:1,L2:1 in every pod before the next start.",
+    RailCode.EXPANSION_MODE: "Leave HCCL_OP_EXPANSION_MODE out, or say AI_CPU, before the next start.",
+    RailCode.ENV_MISMATCH: "Give every pod of the job the same HCCL variables before the next start.",
+    RailCode.COMM_MODE_UNKNOWN: "Annotate the PodGroup with fault-agent/comm-mode: ranktable or rootinfo.",
+    RailCode.HOST_IP_MISSING: _HOSTS,
+    RailCode.PEER_HOST_IP_MISSING: _HOSTS,
+    RailCode.NO_BACKUP_CONFIGURED: _BACKUPS,
+    RailCode.PEER_NO_BACKUP_CONFIGURED: _BACKUPS,
+    RailCode.BACKUP_NOT_PAIR: _BACKUPS,
+    RailCode.PEER_BACKUP_NOT_PAIR: _BACKUPS,
+    RailCode.PORT_CLASH: _PORTS,
+    RailCode.PEER_PORT_CLASH: _PORTS,
+    RailCode.BACKUP_NOT_VISIBLE: _VISIBLE,
+    RailCode.PEER_BACKUP_NOT_VISIBLE: _VISIBLE,
+    RailCode.BACKUP_IN_USE_FAILED: "Its own rank and the borrowed one are both affected: reschedule the job.",
+    RailCode.ALREADY_BORROWED: _ONCE,
+    RailCode.PEER_ALREADY_BORROWED: _ONCE,
+    RailCode.BACKUP_LINK_DOWN: "Both dies of the NPU are down: reschedule the job away from it.",
+    RailCode.BACKUP_LINK_UNKNOWN: f"Probe the link of the pair die; {_PROBE}",
+    RailCode.PEER_BACKUP_LINK_UNKNOWN: f"Probe the link of the peer's pair die; {_PROBE}",
+    RailCode.CROSS_DIE_TRAFFIC: "Even and odd dies cannot both move: repair the link, or reschedule the job.",
+    RailCode.NO_COMMON_RAIL: "No rail is up at both ends: repair one of the links, or reschedule the job.",
+    RailCode.HOST_PLANE_DOWN: "Repair the hosts' own network: the ends agree on a retry over it.",
+    RailCode.OP_NOT_RETRYABLE: "HCCL ends this operator with an error: be ready to start from a checkpoint.",
+    RailCode.RETRY_EXHAUSTED: "Raise MaxCnt of HCCL_OP_RETRY_PARAMS before the next start.",
+    RailCode.LEDGER_FULL: "No NPU more is held until a job ends or a borrow is returned by hand.",
 }
+
+
+def code_advice(code: RailCode) -> str:
+    """What a person should do about an answer of this code; empty when there is nothing to do."""
+    return _ADVICE.get(code, "")
 
 
 def advice_for(answer: Answer) -> str:

@@ -1,0 +1,172 @@
+"""The question about rails as the cluster book answers it: a job's rank table, links, owners, variables, as of now.
+
+The one rule: what the book does not know is left out of the question, never guessed; rails and what-if ask the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from agent.domain.cluster.book import ClusterBook
+from agent.domain.events import FaultKey, Link
+from agent.domain.hccl import VISIBLE_DEVICES, HcclEnv, env_from
+from agent.domain.jobs import Job
+from agent.domain.rail import leaf_faults
+from agent.domain.rail.case import CommMode, RailQuestion
+from agent.domain.rail.reservations import RailLedger
+from agent.domain.rail.words import FaultKind, RailFault
+from agent.domain.ranktable import RankTable, pair_die
+from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
+
+
+def about(
+    book: ClusterBook,
+    facts: RailQuestion,
+    faults: Sequence[RailFault],
+    ledger: RailLedger | None,
+    others: Sequence[RailFault] = (),
+) -> RailQuestion:
+    """The question about these faults; links that are down because of a leaf switch are told so. `others`: faults that
+    are there too and that no report tells.
+    """
+    down = {(one.node, one.device) for one in others if one.kind.on_rail and not one.recovered}
+    return replace(
+        facts, faults=_with_leaves(book, faults, others), ledger=ledger, down=facts.down | down if down else facts.down
+    )
+
+
+def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None = None) -> RailQuestion:
+    """All that the book knows of the job's rails now, with no fault in it; the same for every window that is asked."""
+    key = (job.namespace, job.owner_name or job.name)
+    table = table or book.tables.get(key)
+    nodes = book.jobs.nodes_of(job.id)
+    return RailQuestion(
+        job=job.id,
+        incarnation=job.incarnation,
+        faults=(),
+        now=now,
+        table=table,
+        comm_mode=_comm_mode(job, table),
+        servers=_servers(book, job.id, table),
+        ledger=None,
+        product=_product(book, nodes),
+        links=_link_facts(book, nodes),
+        down=_down(book, nodes),
+        table_problem=book.jobs.table_problem(job.id),
+        contradiction=book.contradictions.get(key, ""),
+        visible=_visible(book, job.id),
+        owners=_owners(book, nodes),
+        env=envs_of(book, job.id),
+        freshness=book.limits.link_fresh,
+        policy=book.limits.borrow,
+        strictness=book.limits.strictness,
+        sub_health_strategy=job.settings.sub_healthy_strategy,
+    )
+
+
+_ON_LINK: Final = (FaultKind.RDMA_DOWN, FaultKind.RDMA_FLAP)
+
+
+def _with_leaves(book: ClusterBook, faults: Sequence[RailFault], others: Sequence[RailFault]) -> tuple[RailFault, ...]:
+    """Links that went down with half of their node's dies of one parity; dies of other jobs count too."""
+    links = [one for one in faults if one.kind in _ON_LINK]
+    if not links:
+        return tuple(faults)
+    first = min(one.started_at for one in links)
+    last = first + book.limits.joint_window
+    nodes = sorted({one.node for one in links})
+    down = {(one.node, one.device) for one in links}
+    down |= {(one.node, one.device) for one in others if one.kind in _ON_LINK and first <= one.started_at <= last}
+    for node in nodes:
+        report = book.reports.get(node)
+        for other in report.occurrences if report is not None else ():
+            if is_link_down(other.key) and first <= other.begin <= last:
+                down.add((node, int(other.key.where)))
+    dies = {node: book.jobs.devices_of_node(node) for node in nodes}
+    leaf = {(fault.node, device) for fault in leaf_faults(down, dies) for device in fault.devices}
+    return tuple(
+        replace(one, kind=FaultKind.LEAF_SWITCH) if one.kind in _ON_LINK and (one.node, one.device) in leaf else one
+        for one in faults
+    )
+
+
+def is_link_down(key: FaultKey) -> bool:
+    """Whether it is the fault of a die's own RDMA link."""
+    return key.plane is Plane.NETWORK and int(key.code, 16) == LINK_DOWN
+
+
+def _down(book: ClusterBook, nodes: tuple[NodeName, ...]) -> frozenset[tuple[NodeName, int]]:
+    """Dies whose link is down now by a fault of whatever job and since whenever; not one that is shown on though it
+    has recovered.
+    """
+    found = set()
+    for node in nodes:
+        report = book.reports.get(node)
+        active = [fault.key for fault in report.active if is_link_down(fault.key)] if report is not None else []
+        back = {timer.key for timer in report.timers if timer.phase == "up"} if report is not None and active else set()
+        found |= {(node, int(key.where)) for key in active if key not in back}
+    return frozenset(found)
+
+
+def _comm_mode(job: Job, table: RankTable | None) -> CommMode:
+    if job.settings.comm_mode:
+        return CommMode(job.settings.comm_mode)
+    return CommMode.RANKTABLE if table is not None and table.has_backup else CommMode.UNKNOWN
+
+
+def _servers(book: ClusterBook, job: JobId, table: RankTable | None) -> dict[str, NodeName]:
+    """Node of each server of the rank table: by pod UID, then host address, then pod address."""
+    found: dict[str, NodeName] = {}
+    for pod in book.jobs.pods_of(job) if table is not None else ():
+        server = table.server_for(pod_uid=pod.uid, host_ip=pod.host_ip, pod_ip=pod.pod_ip) if table else None
+        if server is not None and pod.node is not None:
+            found.setdefault(server.server_id, pod.node)
+    return found
+
+
+def _product(book: ClusterBook, nodes: tuple[NodeName, ...]) -> str:
+    products = {book.jobs.product_of(node) for node in nodes}
+    return str(products.pop()) if len(products) == 1 else ""
+
+
+def _link_facts(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], Link]:
+    return {
+        (node, device): link
+        for node in nodes
+        if (report := book.reports.get(node)) is not None
+        for device, link in report.links.items()
+    }
+
+
+def _visible(book: ClusterBook, job: JobId) -> dict[NodeName, frozenset[int] | None]:
+    """Dies that the process of their pair sees on each node: ASCEND_RT_VISIBLE_DEVICES counts within the pod's own."""
+    found: dict[NodeName, frozenset[int] | None] = {}
+    for pod in book.jobs.pods_of(job):
+        if pod.node is None or not pod.devices:
+            continue
+        seen = frozenset(pod.devices)
+        text = (pod.env or {}).get(VISIBLE_DEVICES)
+        if text is not None:
+            named = {part.strip() for part in text.split(",")}
+            seen = frozenset(device for index, device in enumerate(pod.devices) if str(index) in named)
+        paired = frozenset(device for device in seen if pair_die(device) in pod.devices)
+        found[pod.node] = paired | (found.get(pod.node) or frozenset())
+    return found
+
+
+def _owners(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], JobId]:
+    return {
+        (node, device): binding.job
+        for node in nodes
+        for device in book.jobs.devices_of_node(node)
+        for binding in book.jobs.bindings(node, device)
+    }
+
+
+def envs_of(book: ClusterBook, job: JobId) -> dict[NodeName, HcclEnv]:
+    """HCCL variables per node, as the pod specs show them; what a start script may set stays unknown."""
+    return {
+        pod.node: env_from(pod.env, visible=pod.env is not None and pod.env_complete)
+        for pod in book.jobs.pods_of(job)
+        if pod.node is not None and pod.devices
+    }

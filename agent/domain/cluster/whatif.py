@@ -1,0 +1,249 @@
+"""What if: the coordinator's own question about rails, asked of faults that need not be there.
+
+The one rule: it is the question that would be asked, with what was assumed for it named; nothing is held or written.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.domain.cluster.book import ClusterBook
+from agent.domain.cluster.railquestion import about, facts_of
+from agent.domain.events import FaultKey, Link, fault_ref
+from agent.domain.hccl import HcclEnv, flap_threshold_ms
+from agent.domain.jobs import Job
+from agent.domain.rail import decide, plan_id, reserve
+from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
+from agent.domain.rail.reservations import RailLedger
+from agent.domain.rail.tables import difference
+from agent.domain.rail.words import WHOLE_NODE, Answer, Borrow, FaultKind, RailFault, Refuse
+from agent.domain.ranktable import RankTable
+from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
+
+CQE_ERRORS: Final = frozenset({0x8C1F8608, 0x4C1F8608})
+"""RDMA completion errors, as the device and as the host sees them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """One fault that is asked about. `at` None: since when the report says, else for just longer than is waited."""
+
+    key: FaultKey
+    at: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What is taken for true beside what is known."""
+
+    links: Mapping[tuple[NodeName, int], str] = field(default_factory=dict)
+    """`up` or `down`, whatever was seen of them."""
+    links_up: bool = False
+    """Links of which nobody knows anything fresh are up."""
+    env: HcclEnv | None = None
+    """Of every process of the jobs."""
+    tables: tuple[RankTable, ...] = ()
+    """Rank tables that the job's processes are said to read."""
+    peers: Mapping[int, tuple[int, ...]] | None = None
+    host_plane_ok: bool | None = None
+    op_constraints_ok: bool | None = None
+    retries_used: int | None = None
+    cross_die_traffic: bool = False
+    strictness: Strictness | None = None
+    policy: BorrowPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One window of one job: the question, its answer, and in words what was assumed."""
+
+    question: RailQuestion
+    answer: Answer
+    plan: str
+    """Name that the plan would have."""
+    assumed: tuple[str, ...] = ()
+    cluster: str = ""
+
+
+def what_if(
+    book: ClusterBook, supposed: Sequence[Supposed], assumed: Assumed, only: frozenset[JobId], now: Millis
+) -> tuple[WhatIf, ...]:
+    """The answers, a job after the other and in each a window after the other, as the coordinator would ask.
+
+    Faults on dies of several jobs are asked of each job; `only`, if not empty, names the jobs that are asked.
+    Faults on what no job holds are one question of no job.
+    """
+    by_job: dict[JobId, list[Supposed]] = {}
+    for one in dict.fromkeys(supposed):
+        for job in _jobs_at(book, one.key, only):
+            by_job.setdefault(job, []).append(one)
+    known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
+    table = assumed.tables[0] if assumed.tables else None
+    facts = {name: facts_of(book, found, now, table) for name, found in known.items()}
+    faults: dict[JobId, list[RailFault]] = {}
+    for name in sorted(by_job):
+        threshold = _threshold(facts[name], assumed) if name in facts else 0.0
+        faults[name] = sorted((_fault(book, one, now, threshold) for one in by_job[name]), key=lambda one: one.ref)
+    ledger = book.rails
+    answers: list[WhatIf] = []
+    for name, own in faults.items():
+        if name not in known:
+            answers.append(_of_no_job(book, tuple(own), now))
+            continue
+        others = [one for other, several in faults.items() if other != name for one in several]
+        for window in windows(own, book.limits.joint_window):
+            question = about(book, facts[name], window, ledger, others)
+            answers.append(_answer(book, known[name], question, assumed))
+            ledger = _after(answers[-1], ledger, known[name])
+    return tuple(answers)
+
+
+def windows(faults: Iterable[RailFault], joint: Millis) -> list[tuple[RailFault, ...]]:
+    """Faults by the windows in which they are judged together: all that begin within `joint` of the first."""
+    found: list[list[RailFault]] = []
+    for fault in sorted(faults, key=lambda one: (one.started_at, one.ref)):
+        if found and fault.started_at <= found[-1][0].started_at + joint:
+            found[-1].append(fault)
+        else:
+            found.append([fault])
+    return [tuple(window) for window in found]
+
+
+def dies_of(book: ClusterBook, node: NodeName, parity: int) -> tuple[int, ...]:
+    """Devices of a node whose links go to one leaf switch: those of one parity."""
+    return tuple(device for device in book.jobs.devices_of_node(node) if device % 2 == parity)
+
+
+def _jobs_at(book: ClusterBook, key: FaultKey, only: frozenset[JobId]) -> Iterable[JobId]:
+    if only:
+        return only
+    device = _device(key)
+    jobs = book.jobs
+    on = jobs.jobs_on(key.node) if device == WHOLE_NODE else [one.job for one in jobs.bindings(key.node, device)]
+    return dict.fromkeys(on) or (JobId(""),)
+
+
+def _device(key: FaultKey) -> int:
+    on_die = key.plane in (Plane.NETWORK, Plane.CHIP) and key.where.isdecimal()
+    return int(key.where) if on_die else WHOLE_NODE
+
+
+def _kind(key: FaultKey, young: bool) -> FaultKind:
+    if key.plane is Plane.SWITCH:
+        return FaultKind.HCCS
+    if key.plane not in (Plane.NETWORK, Plane.CHIP):
+        return FaultKind.OTHER
+    number = int(key.code, 16)
+    if number in CQE_ERRORS:
+        return FaultKind.CQE_ERROR
+    if number != LINK_DOWN or key.plane is not Plane.NETWORK:
+        return FaultKind.OTHER
+    return FaultKind.RDMA_FLAP if young else FaultKind.RDMA_DOWN
+
+
+def _fault(book: ClusterBook, one: Supposed, now: Millis, threshold: float) -> RailFault:
+    """The fault as it is known, or as it is supposed to be."""
+    report = book.reports.get(one.key.node)
+    began, ended, event = one.at, None, ""
+    if report is not None:
+        same = [each for each in report.occurrences if each.key == one.key and not each.raised]
+        known = [each for each in same if one.at in (None, each.begin) and (one.at is not None or each.end is None)]
+        if known:
+            began, ended, event = known[-1].begin, known[-1].end, known[-1].id
+    if began is None:
+        began = Millis(now - int(threshold) - 1)
+    kind = _kind(one.key, young=ended is not None or now - began <= threshold)
+    return RailFault(fault_ref(one.key, began), one.key.node, _device(one.key), kind, began, ended, event)
+
+
+def _threshold(question: RailQuestion, assumed: Assumed) -> float:
+    """The longest over the job's nodes, as the coordinator waits."""
+    envs = [assumed.env] if assumed.env is not None else list(question.env.values()) or [HcclEnv()]
+    return max(flap_threshold_ms(env) for env in envs)
+
+
+def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) -> WhatIf:
+    question = RailQuestion(JobId(""), "", faults, now, None, CommMode.UNKNOWN, {}, book.rails)
+    return WhatIf(question, decide(question), "", cluster=book.cluster_id)
+
+
+def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) -> WhatIf:
+    own = book.tables.get((job.namespace, job.owner_name or job.name))
+    question, said = _assume(asked, assumed, own)
+    name = plan_id(job.id, job.incarnation, [one.event or one.ref for one in question.faults])
+    return WhatIf(question, decide(question), name, said, book.cluster_id)
+
+
+def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> tuple[RailQuestion, tuple[str, ...]]:
+    """The question with what is assumed in the place of what is known, and that in words. `own`: the job's table."""
+    said: list[str] = []
+    now = question.now
+    links = dict(question.links)
+    named = {die: state for die, state in assumed.links.items() if die in question.owners}
+    for (node, device), state in sorted(named.items()):
+        links[node, device] = Link(state, now)
+        said.append(f"the link of device {device} of {node} is {state}")
+    down = question.down - {die for die, state in named.items() if state == "up"}
+    if assumed.links_up:
+        failed = {(fault.node, fault.device) for fault in question.faults}
+        dark = [die for die in question.owners if die not in failed and _unknown(question, links.get(die))]
+        links.update((die, Link("up", now)) for die in dark)
+        if dark:
+            said.append(f"the links of {len(dark)} devices of which nothing fresh is known are up")
+    env = question.env
+    if assumed.env is not None:
+        env = dict.fromkeys(question.env, assumed.env)
+        said.append("the environment is as --env states it")
+    contradiction = question.contradiction
+    if assumed.tables:
+        known = (own,) if own is not None else ()
+        contradiction = contradiction or difference((*known, *assumed.tables))
+        said.append("the rank table is as --table gives it")
+    if assumed.peers is not None:
+        said.append("ranks talk over RDMA to the peers that are given")
+    if assumed.cross_die_traffic:
+        said.append("the dies of an NPU talk to each other over RDMA")
+    for what, value in (
+        ("host plane is up", assumed.host_plane_ok),
+        ("operator can be executed again", assumed.op_constraints_ok),
+        ("retries used", assumed.retries_used),
+        ("strictness", assumed.strictness),
+        ("policy", assumed.policy),
+    ):
+        if value is not None:
+            said.append(f"{what}: { ({True: 'yes', False: 'no'}[value] if isinstance(value, bool) else value) }")
+    given = replace(
+        question,
+        links=links,
+        down=down,
+        env=env,
+        contradiction=contradiction,
+        peers=assumed.peers,
+        host_plane_ok=assumed.host_plane_ok,
+        op_constraints_ok=assumed.op_constraints_ok,
+        retries_used=assumed.retries_used,
+        cross_die_traffic=assumed.cross_die_traffic,
+        strictness=assumed.strictness or question.strictness,
+        policy=assumed.policy or question.policy,
+    )
+    return given, tuple(said)
+
+
+def _unknown(question: RailQuestion, link: Link | None) -> bool:
+    return link is None or abs(question.now - link.at) >= question.freshness or link.state not in ("up", "down")
+
+
+def _after(done: WhatIf, ledger: RailLedger | None, job: Job) -> RailLedger | None:
+    """The book of held NPUs as the next window would find it."""
+    if not isinstance(done.answer, Borrow) or ledger is None:
+        return ledger
+    held = reserve(
+        ledger,
+        done.answer,
+        job=job.id,
+        job_uid=job.uid,
+        incarnation=job.incarnation,
+        now=done.question.now,
+        extend=done.question.strictness is Strictness.SOURCE,
+    )
+    return ledger if isinstance(held, Refuse) else held
