@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agent.domain.rail import decide
 from agent.domain.rail.case import CommMode
-from agent.domain.rail.reservations import HoldState, RailLedger, Reservation
+from agent.domain.rail.life import HoldState
+from agent.domain.rail.reservations import RailLedger, Reservation
 from agent.domain.rail.words import Answer
 from agent.domain.vocab import JobId, Millis, NodeName
 from agent.errors import BadDocument

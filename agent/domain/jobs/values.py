@@ -273,6 +273,8 @@ class JobLabels:
     """Words of annotation recover-strategy, such as `retry` and `recover-in-place`."""
     stress_test: bool = False
     """Annotation fault-agent/stress-test `on`: the job runs the online stress test now."""
+    rail_returned: tuple[str, ...] = ()
+    """Annotation fault-agent/rail-returned: plans, or single NPUs of them, that were switched back by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +330,8 @@ def merge_annotations(group: Mapping[str, str], first_pod: Mapping[str, str]) ->
 
 
 _SERVICE_APPS: Final = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
+RAIL_RETURNED: Final = "fault-agent/rail-returned"
+_PLAN_OR_NPU: Final = re.compile(r"[0-9a-f]{12}(/[a-z0-9][a-z0-9.-]{0,252}/[0-9]{1,4})?")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
 MAX_RETRY_TIMES: Final = 100
 """Documented upper end of fault-retry-times; no component enforces it, so a larger value counts and is a finding."""
@@ -379,8 +383,18 @@ def parse_labels(
         quiet_levels=filters[FILTER_LEVELS],
         strategies=frozenset(word.strip() for word in annotations.get("recover-strategy", "").split(",")) - {""},
         stress_test=annotation("fault-agent/stress-test", "on", "off") == "on",
+        rail_returned=_rail_returned(job, annotations, findings),
     )
     return settings, tuple(findings)
+
+
+def _rail_returned(job: JobId, annotations: Mapping[str, str], findings: list[Finding]) -> tuple[str, ...]:
+    words = [word.strip() for word in annotations.get(RAIL_RETURNED, "").split(",")]
+    for word in words:
+        if word and not _PLAN_OR_NPU.fullmatch(word):
+            reason = f"{RAIL_RETURNED}: {word[:80]!r} is neither a plan (12 hex digits) nor plan/node/npu"
+            findings.append(Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", reason))
+    return tuple(dict.fromkeys(word for word in words if _PLAN_OR_NPU.fullmatch(word)))
 
 
 def _retry_times(job: JobId, labels: Mapping[str, str], findings: list[Finding]) -> int:

@@ -6,7 +6,8 @@ question, `rules` and `moves` the 28 rules, `decision` their order, `reservation
 
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.decision import RULES, LeafFault, decide, leaf_faults
-from agent.domain.rail.reservations import HoldState, RailLedger, Reservation, advance, close_job, plan_id, reserve
+from agent.domain.rail.life import LIFE, HoldState, LifeSignal
+from agent.domain.rail.reservations import RailLedger, Reservation, advance, close_job, plan_id, reserve
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -22,6 +23,7 @@ from agent.domain.rail.words import (
 )
 
 __all__ = [
+    "LIFE",
     "RULES",
     "Answer",
     "Borrow",
@@ -31,6 +33,7 @@ __all__ = [
     "FaultKind",
     "HoldState",
     "LeafFault",
+    "LifeSignal",
     "Move",
     "Noop",
     "Observe",

@@ -92,7 +92,8 @@ async def held(rig: Rig) -> list[tuple[str, int, str]]:
     data = await rig.data(RAILS)
     if data is None:
         return []
-    return [(one["node"], one["npu"], one["state"]) for one in json.loads(data["ledger.json"])["entries"]]
+    plans = json.loads(data["ledger.json"])["plans"]
+    return [(one["node"], one["die"] // 2, one["state"]) for plan in plans for one in plan["npus"]]
 
 
 async def test_a_link_that_outlasts_the_retransmission_is_borrowed_at_both_ends() -> None:
@@ -214,7 +215,7 @@ async def test_a_new_life_of_the_job_frees_what_the_old_one_held() -> None:
         rig.apply(pod(number, life=2), 50)
     rig.tick(60)
     await rig.run()
-    assert {state for _, _, state in await held(rig)} == {"closed"}
+    assert {state for _, _, state in await held(rig)} == {"superseded"}
 
 
 async def test_a_job_that_is_gone_frees_its_npus() -> None:
@@ -227,7 +228,7 @@ async def test_a_job_that_is_gone_frees_its_npus() -> None:
     rig.delete("PodGroup", "train", DEMO_GROUP, 41)
     rig.tick(60)
     await rig.run()
-    assert {state for _, _, state in await held(rig)} == {"closed"}
+    assert {state for _, _, state in await held(rig)} == {"superseded"}
 
 
 async def test_an_unreadable_book_of_npus_refuses_and_is_not_overwritten() -> None:
