@@ -21,6 +21,7 @@ from agent.app.cli.policydiff import diff_command
 from agent.app.cli.policyimport import coverage, import_
 from agent.app.cli.policylint import lint_command
 from agent.app.cli.policyunknown import unknown_command
+from agent.app.cli.rail import rail
 from agent.app.cli.ranktable import ranktable
 from agent.app.cli.ranktablebackup import backup_command
 from agent.app.cli.ranktableenv import env_command
@@ -90,6 +91,7 @@ for verb in (
     release,
     policy,
     ranktable,
+    rail,
     config,
     topics,
     deadletter,

@@ -15,7 +15,7 @@ from agent.domain.events import Link, Occurrence, fault_ref
 from agent.domain.hccl import VISIBLE_DEVICES, HcclEnv, env_from, flap_threshold_ms
 from agent.domain.jobs import Job, Product
 from agent.domain.rail import decide, leaf_faults
-from agent.domain.rail.case import CommMode, RailQuestion
+from agent.domain.rail.case import CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState, deadline
 from agent.domain.rail.reservations import RailLedger, Reservation, borrow_of, plan_id, reserve
 from agent.domain.rail.words import (
@@ -154,6 +154,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
             job_uid=job.uid,
             incarnation=job.incarnation,
             now=draft.now,
+            extend=draft.book.limits.strictness is Strictness.SOURCE,
         )
         if isinstance(held, Refuse):
             answer = replace(held, checked=answer.checked)
