@@ -105,7 +105,7 @@ def reserved_for(draft: Draft, job: Job, window: Iterable[Occurrence]) -> tuple[
         return ()
     ids = {one.id for one in window}
     own = draft.rails.of(job.id, job.incarnation)
-    return tuple(one for one in own if one.state is HoldState.RESERVED and ids.issuperset(one.events))
+    return tuple(one for one in own if one.open and ids.issuperset(one.events))
 
 
 def finish(draft: Draft, job: Job, waiting: Iterable[Occurrence], document: str) -> None:

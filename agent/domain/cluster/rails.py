@@ -217,7 +217,8 @@ def _without(rails: RailLedger | None, job: Job, events: tuple[str, ...]) -> Rai
         tuple(
             entry
             for entry in rails.entries
-            if (entry.job, entry.incarnation) != (job.id, job.incarnation) or not asked.issuperset(entry.events)
+            if not (entry.open and (entry.job, entry.incarnation) == (job.id, job.incarnation))
+            or not asked.issuperset(entry.events)
         )
     )
 
