@@ -50,12 +50,6 @@ def pod(number: int, *, node: int | None = None, created: str = "", **given: Any
     return made
 
 
-def group(**annotations: str) -> dict[str, Any]:
-    return a_group(
-        labels=LABELS, min_member=4, annotations={key.replace("_", "-"): v for key, v in annotations.items()}
-    )
-
-
 def returned(word: str = NAME) -> dict[str, Any]:
     return a_group(labels=LABELS, min_member=4, annotations={"fault-agent/rail-returned": word})
 
@@ -216,10 +210,11 @@ async def test_a_return_over_a_link_that_is_down_is_not_believed_until_it_is_up(
     rig.tick(38)
     await rig.run()
     assert await held(rig) == ALL
-    assert told(rig, Reason.RAIL_UNVERIFIED) == [
+    (why,) = told(rig, Reason.RAIL_UNVERIFIED)
+    assert why == (
         f"fault-agent/rail-returned: {NAME}: the link of rank 0 (n0 device 0) is down, and a return needs it up at"
         " both ends; it stays held"
-    ]
+    )
     again = borrowing()
     again.apply(returned(), 35)
     again.tick(38)
@@ -404,9 +399,15 @@ async def test_killed_while_reserved_it_is_undone_when_the_job_lives_anew() -> N
     assert (verdict.plans, states(book)) == ({}, ["superseded"] * 3)
 
 
-@pytest.mark.parametrize("state", [HoldState.ADVISED, HoldState.SUPERSEDED, HoldState.RETURNED])
-async def test_killed_later_nothing_is_done_again(state: HoldState) -> None:
+async def test_killed_once_advised_the_same_is_advised() -> None:
+    book = await left(HoldState.ADVISED)
+    verdict, said = turn(book, 2000)
+    assert (list(said), a_plan(verdict), states(book)) == (["RAIL_ADVISED"], WHOLE, ["advised"] * 3)
+
+
+@pytest.mark.parametrize("state", [HoldState.SUPERSEDED, HoldState.RETURNED])
+async def test_killed_after_its_end_nothing_is_done_again(state: HoldState) -> None:
     book = await left(state)
     verdict, said = turn(book, 31)
     assert (verdict.plans, states(book)) == ({}, [str(state)] * 3)
-    assert set(said) <= {"RAIL_NOOP"}, "the occurrence was answered: rule 2"
+    assert said["RAIL_NOOP"].startswith("rule 2 ALREADY_DONE")
