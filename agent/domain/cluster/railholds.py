@@ -43,9 +43,13 @@ def renew(draft: Draft, job: Job) -> None:
 
 
 def _process_gone(draft: Draft, entry: Reservation) -> bool:
-    """No pod of the job that was there when it was reserved still runs on its die."""
+    """No pod of the job that was there when it was reserved still runs on its die.
+
+    A pod younger than the clock is one of a recording that is judged later on, with the objects of today.
+    """
     return not any(
-        entry.die_from in pod.bound and not pod.ended and pod.created <= entry.at for pod in draft.pods_on(entry.node)
+        entry.die_from in pod.bound and not pod.ended and not entry.at < pod.created <= draft.now
+        for pod in draft.pods_on(entry.node)
     )
 
 

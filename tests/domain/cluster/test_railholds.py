@@ -117,6 +117,15 @@ async def test_a_pod_that_is_replaced_in_its_place_frees_its_own_npu_alone() -> 
     assert (await plan(rig))["held"][0]["npus"] == 2
 
 
+async def test_pods_that_are_younger_than_a_recording_s_clock_are_those_that_borrowed() -> None:
+    late = [one for one in objects() if one["kind"] != "Pod"]
+    late += [pod(number, created="2026-01-02T00:00:00Z") for number in range(4)]
+    rig = borrowing(late)
+    rig.tick(60)
+    await rig.run()
+    assert await held(rig) == ALL
+
+
 async def test_a_pod_that_goes_elsewhere_frees_the_npu_it_left() -> None:
     rig = borrowing()
     rig.apply(a_node("n4", accelerator_type="module-a3-16", devices=range(4), internal_ip="172.16.0.104"), 35)
