@@ -4,7 +4,8 @@ The one rule: an NPU is freed only by what ends HCCL's own mark: the end of its 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 from agent.domain.cluster.book import Cause, Draft, RailPlan
 from agent.domain.events import Occurrence
@@ -24,6 +25,8 @@ from agent.domain.rail.reservations import (
 from agent.domain.rail.words import RETURNED_ANNOTATION, Borrow
 from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane, Reason
 
+FEW: Final = 8
+"""Moves and NPUs that a decision names."""
 Ask: TypeAlias = Callable[[], RailQuestion]
 """All that bears on the job's rails now, with no fault in it."""
 
@@ -128,7 +131,8 @@ def finish(draft: Draft, job: Job, waiting: Iterable[Occurrence], document: str)
         draft.plans.append(RailPlan(plan, job.id, job.incarnation, draft.now, answer, answer.faults))
         for event in answer.events:
             draft.mark(f"rail~{event}", Reason.RAIL_ADVISED)
-        draft.say(Reason.RAIL_ADVISED, words_of(answer), _cause(entries), document)
+        cause = replace(_cause(entries), occurrence=answer.events[0] if answer.events else "")
+        draft.say(Reason.RAIL_ADVISED, words_of(answer), cause, document)
 
 
 def note_links(draft: Draft, job: Job, links: Iterable[Occurrence]) -> None:
@@ -146,8 +150,8 @@ def note_links(draft: Draft, job: Job, links: Iterable[Occurrence]) -> None:
 
 def words_of(answer: Borrow) -> str:
     """Who goes where, for people: `3 ranks go to the other die (rank 2 on a3-node-0: 2→3, …)`."""
-    told = [f"rank {one.rank} on {one.node}: {one.device_from}→{one.device_to}" for one in answer.moves[:8]]
-    more = f" and {len(answer.moves) - 8} more" if len(answer.moves) > 8 else ""
+    told = [f"rank {one.rank} on {one.node}: {one.device_from}→{one.device_to}" for one in answer.moves[:FEW]]
+    more = f" and {len(answer.moves) - FEW} more" if len(answer.moves) > FEW else ""
     return f"rule {answer.rule} {answer.code}: {len(answer.moves)} ranks go to the other die ({', '.join(told)}{more})"
 
 
@@ -161,15 +165,16 @@ def _tell(draft: Draft, before: RailLedger, reason: Reason, why: str) -> None:
         if entry.id in was and not entry.open:
             plans.setdefault(entry.plan, []).append(entry)
     for plan, entries in plans.items():
-        npus = f"{len(entries)} NPU{'s' if len(entries) > 1 else ''}"
-        draft.say(reason, f"plan {plan}: {npus} free again, {why}", _cause(entries))
+        named = ", ".join(f"NPU {one.npu} of {one.node}" for one in entries[:FEW])
+        more = f" and {len(entries) - FEW} more" if len(entries) > FEW else ""
+        draft.say(reason, f"plan {plan}: {named}{more} free again, {why}", _cause(entries))
 
 
 def _cause(entries: Sequence[Reservation]) -> Cause:
+    """The fault behind them. No occurrence: a plan may end NPU by NPU, and each word counts, also after a kill."""
     one = next((entry for entry in entries if entry.faulted), entries[0])
     return Cause(
         node=one.node,
         fault=one.faults[0] if one.faults else "",
-        occurrence=one.events[0] if one.events else "",
-        ranks=tuple(sorted(entry.rank for entry in entries))[:8],
+        ranks=tuple(sorted(entry.rank for entry in entries))[:FEW],
     )

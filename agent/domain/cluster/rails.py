@@ -25,6 +25,7 @@ from agent.domain.rail.words import (
     FaultKind,
     Noop,
     Observe,
+    Outcome,
     RailCode,
     RailFault,
     Refuse,
@@ -167,7 +168,13 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     if answer.code not in (RailCode.CLEAR, RailCode.ALREADY_DONE):
         draft.plans.append(RailPlan(name, job.id, job.incarnation, draft.now, answer, refs))
         document = _document(job)
+    aside = next((check for check in answer.checked if check.outcome is Outcome.SET_ASIDE), None)
     for one in asked:
+        if isinstance(answer, Borrow) and aside is not None and one.id not in answer.events:
+            draft.mark(_key(one), Reason.RAIL_NOOP)
+            text = f"rule {aside.rule} {aside.code}: {aside.detail}; the plan of its window goes without it"
+            draft.say(Reason.RAIL_NOOP, text, _cause(draft, one))
+            continue
         draft.mark(_key(one), reason)
         draft.say(reason, _words(answer), _cause(draft, one), document)
 

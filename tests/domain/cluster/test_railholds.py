@@ -112,7 +112,9 @@ async def test_a_pod_that_is_replaced_in_its_place_frees_its_own_npu_alone() -> 
     rig.tick(60)
     await rig.run()
     assert await held(rig) == {**ALL, "n2": "superseded"}
-    assert told(rig, Reason.RAIL_SUPERSEDED) == [f"plan {NAME}: 1 NPU free again, the processes that borrowed are gone"]
+    assert told(rig, Reason.RAIL_SUPERSEDED) == [
+        f"plan {NAME}: NPU 0 of n2 free again, the processes that borrowed are gone"
+    ]
     assert (await plan(rig))["state"] == "advised"
     assert (await plan(rig))["held"][0]["npus"] == 2
 
@@ -190,9 +192,9 @@ async def test_a_return_by_hand_that_is_recorded_lets_the_npus_borrow_again() ->
     rig.fault(LINK, 110, node="n0", device=0)
     rig.tick(150)
     await rig.run()
-    assert told(rig, Reason.RAIL_RETURNED) == [
-        f"plan {NAME}: 3 NPUs free again, returned by hand, as recorded; may borrow again"
-    ]
+    (word,) = told(rig, Reason.RAIL_RETURNED)
+    npus = "NPU 0 of n0, NPU 0 of n2, NPU 0 of n3"
+    assert word == f"plan {NAME}: {npus} free again, returned by hand, as recorded; may borrow again"
     assert len(told(rig, Reason.RAIL_ADVISED)) == 2
     data = await rig.data(RAILS)
     assert data is not None

@@ -140,6 +140,21 @@ async def test_faults_of_one_window_are_judged_together_and_a_later_one_apart() 
     assert [second for second, _, _ in advised] == [10.517, 10.517, 12.517]
 
 
+async def test_a_flap_in_the_window_of_a_borrow_is_told_to_need_none() -> None:
+    rig = a3()
+    probes(rig, 0)
+    down(rig, 1)
+    down(rig, 2, "n1", 2)
+    rig.clear(LINK, 3, node="n1", device=2)
+    rig.tick(60)
+    await rig.run()
+    assert [row for row in rail(rig) if row[1] != "RAIL_OBSERVING"] == [
+        (8.517, "RAIL_ADVISED", "rule 28 BORROW"),
+        (8.517, "RAIL_NOOP", "rule 3 CLEAR"),
+    ]
+    assert {node for node, _, _ in await held(rig)} == {"n0", "n2", "n3"}
+
+
 async def test_without_fresh_link_facts_the_borrow_is_refused_by_name() -> None:
     rig = a3()
     down(rig, 100)
