@@ -57,6 +57,8 @@ class Ledgers:
         self.plans: dict[JobId, str] = {}
         """Text of each job's newest rail plan, kept beside its ledger so that a restart can finish publishing it."""
         self.reset_names: dict[JobId, str] = {}
+        self._lagging: set[JobId] = set()
+        """Jobs whose plan beside their ledger was found to be behind the reservations."""
 
     async def load(self, book: ClusterBook, now: Millis, tell: Callable[[Decision], None]) -> None:
         """Take every ledger of the store into the book; what cannot be read freezes what it was for."""
@@ -74,7 +76,8 @@ class Ledgers:
             except BadDocument as error:
                 tell(Decision(now, Reason.LEDGER_UNREADABLE, document=place, detail=str(error)))
         # Reservations are written before ledgers of jobs: a stop in between leaves plans that are behind them.
-        self.plans = {job: self._as_held(book, job, text) for job, text in self.plans.items()}
+        found, self.plans = self.plans, {job: self._as_held(book, job, text) for job, text in self.plans.items()}
+        self._lagging = {job for job, text in found.items() if text != self.plans[job]}
         self._cluster, self._rails = book.cluster, book.rails
         book.before = book.cluster
 
@@ -129,14 +132,15 @@ class Ledgers:
         """The job's plan as it stands after a verdict, kept to go with its ledger; None: nothing of it has changed."""
         if job in verdict.plans:
             self.note_plan(book, job)
-        elif verdict.rails is None:
+        elif verdict.rails is None and job not in self._lagging:
             return None
         text = self.plans.get(job)
         if text is None or job not in book.ledgers:
             return None
         self.plans[job] = self._as_held(book, job, text)
-        if self.plans[job] == text and job not in verdict.plans:
+        if self.plans[job] == text and job not in verdict.plans and job not in self._lagging:
             return None
+        self._lagging.discard(job)
         book.dirty.add(job)
         return decode_plan(self.plans[job])
 
