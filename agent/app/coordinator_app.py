@@ -288,8 +288,7 @@ class Coordinator:
                 self._tell(Decision(now, Reason.INTERNAL, job=job, detail=defect(error)))
                 continue
             self._take(verdict, job, traces)
-            document = self._ledgers.note_rails(self.book, job, verdict)
-            if document is not None:
+            if (document := self._ledgers.note_rails(self.book, job, verdict)) is not None:
                 self._slots.add((PLAN, job))
                 tell_plan(self._tracer, traces.get(job, ""), document)
         return traces

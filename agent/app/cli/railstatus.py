@@ -17,8 +17,8 @@ from agent.app.railstanding import HeldPlan, JobRails, Watched, rails_of
 from agent.app.settings import load_settings
 from agent.app.standing import Standing
 from agent.domain.rail.reservations import MAX_BYTES, RailLedger, Reservation, weight
-from agent.domain.rail.words import RETURNED_ANNOTATION, borrow_advice
-from agent.domain.vocab import Millis, utc_text
+from agent.domain.rail.words import borrow_advice
+from agent.domain.vocab import RAIL_RETURNED, Millis, utc_text
 from agent.wire.audit import rfc3339
 
 EXIT_FINDINGS: Final = 1
@@ -89,7 +89,7 @@ def _is(one: JobRails, asked: str) -> bool:
 def record_command(plan: HeldPlan) -> str:
     """How an operator records that this plan was returned by hand."""
     namespace, _, group = plan.npus[0].job.partition("/")
-    return f"kubectl -n {namespace} annotate podgroup {group} {RETURNED_ANNOTATION}={plan.plan} --overwrite"
+    return f"kubectl -n {namespace} annotate podgroup {group} {RAIL_RETURNED}={plan.plan} --overwrite"
 
 
 def _advice(one: JobRails, plan: HeldPlan) -> str:

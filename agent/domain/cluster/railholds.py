@@ -22,8 +22,8 @@ from agent.domain.rail.reservations import (
     give_back,
     note_link,
 )
-from agent.domain.rail.words import RETURNED_ANNOTATION, Borrow
-from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane, Reason
+from agent.domain.rail.words import Borrow
+from agent.domain.vocab import LINK_DOWN, RAIL_RETURNED, JobId, Millis, NodeName, Plane, Reason
 
 FEW: Final = 8
 """Moves and NPUs that a decision names."""
@@ -103,7 +103,7 @@ def _doubt_once(draft: Draft, word: str, why: str, cause: Cause) -> None:
     key = f"return~{word}"
     if not draft.is_done(key):
         draft.mark(key, Reason.RAIL_UNVERIFIED)
-        draft.say(Reason.RAIL_UNVERIFIED, f"{RETURNED_ANNOTATION}: {word}: {why}", cause)
+        draft.say(Reason.RAIL_UNVERIFIED, f"{RAIL_RETURNED}: {word}: {why}", cause)
 
 
 def reserved_for(draft: Draft, job: Job, window: Iterable[Occurrence]) -> tuple[Reservation, ...]:

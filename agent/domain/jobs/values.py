@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, job_filters
 from agent.domain.jobs.others import POD_ANNOTATIONS, refused_annotations, refused_labels
+from agent.domain.jobs.returned import rail_returned
 from agent.domain.vocab import JobId, Millis, NodeName
 
 
@@ -330,8 +331,6 @@ def merge_annotations(group: Mapping[str, str], first_pod: Mapping[str, str]) ->
 
 
 _SERVICE_APPS: Final = frozenset({"mindie-ms-controller", "mindie-ms-coordinator"})
-RAIL_RETURNED: Final = "fault-agent/rail-returned"
-_PLAN_OR_NPU: Final = re.compile(r"[0-9a-f]{12}(/[a-z0-9][a-z0-9.-]{0,252}/[0-9]{1,4})?")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
 MAX_RETRY_TIMES: Final = 100
 """Documented upper end of fault-retry-times; no component enforces it, so a larger value counts and is a finding."""
@@ -363,9 +362,9 @@ def parse_labels(
     for key, found in filters.items():
         findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
     findings += [Finding(FindingCode.LABEL_BAD, f"PodGroup {job}", why) for why in refused_labels(labels)]
-    findings += [
-        Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", why) for why in refused_annotations(annotations)
-    ]
+    returned, unknown = rail_returned(annotations)
+    refused = (*refused_annotations(annotations), *unknown)
+    findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", why) for why in refused]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS
     settings = JobLabels(
         fault_scheduling=FaultScheduling(scheduling),
@@ -383,18 +382,9 @@ def parse_labels(
         quiet_levels=filters[FILTER_LEVELS],
         strategies=frozenset(word.strip() for word in annotations.get("recover-strategy", "").split(",")) - {""},
         stress_test=annotation("fault-agent/stress-test", "on", "off") == "on",
-        rail_returned=_rail_returned(job, annotations, findings),
+        rail_returned=returned,
     )
     return settings, tuple(findings)
-
-
-def _rail_returned(job: JobId, annotations: Mapping[str, str], findings: list[Finding]) -> tuple[str, ...]:
-    words = [word.strip() for word in annotations.get(RAIL_RETURNED, "").split(",")]
-    for word in words:
-        if word and not _PLAN_OR_NPU.fullmatch(word):
-            reason = f"{RAIL_RETURNED}: {word[:80]!r} is neither a plan (12 hex digits) nor plan/node/npu"
-            findings.append(Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", reason))
-    return tuple(dict.fromkeys(word for word in words if _PLAN_OR_NPU.fullmatch(word)))
 
 
 def _retry_times(job: JobId, labels: Mapping[str, str], findings: list[Finding]) -> int:

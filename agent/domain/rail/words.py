@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from agent.domain.vocab import Millis, NodeName
-
-RETURNED_ANNOTATION: Final = "fault-agent/rail-returned"
-"""On a job's PodGroup: plans or single NPUs that an operator has switched back by hand."""
+from agent.domain.vocab import RAIL_RETURNED, Millis, NodeName
 
 
 class RailCode(StrEnum):
@@ -242,5 +239,5 @@ def return_advice(plan: str) -> str:
     """What a person should do once the link of a borrow is up again (rule 4)."""
     return (
         f"The link is up again, traffic of plan {plan} stays on the other die: save a checkpoint (a return that fails"
-        f" ends the job), check the repair, return by hand, then record it: {RETURNED_ANNOTATION}={plan}."
+        f" ends the job), check the repair, return by hand, then record it: {RAIL_RETURNED}={plan}."
     )
