@@ -1,5 +1,6 @@
-"""The ledger of borrowed NPUs on a real API server: one reservation of two that are wanted, and what `rail status` reads."""
+"""The ledger of borrowed NPUs on a real API server: of two who want one NPU one gets it; what `rail status` reads."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -47,7 +48,7 @@ def status(kube: KubeEndpoint, folder: Path, cluster: str) -> tuple[int, str, st
     config = folder / "agent.yaml"
     text = {"cluster": {"id": cluster}, "kubernetes": {"kubeconfig": str(kube.kubeconfig)}}
     config.write_text(json.dumps(text))
-    command = [sys.executable, "-m", "agent", "rail", "status", "--json", "--config", str(config)]
+    command = [str(Path(sys.executable).with_name("fault-agent")), "rail", "status", "--json", "--config", str(config)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=os.environ)
     return ran.returncode, ran.stdout, ran.stderr
 
@@ -61,13 +62,13 @@ async def test_rail_status_reads_the_ledger_on_the_server_and_kafka_is_not_asked
     text = encode_ledger(RailLedger((BYSTANDER,)), "of-status")
     made = await store.put(ConfigMap(namespace, LEDGER_NAME, {LEDGER_KEY: text}, labels=labels))
     try:
-        code, out, err = status(kube, tmp_path, "of-status")
+        code, out, err = await asyncio.to_thread(status, kube, tmp_path, "of-status")
         assert (code, err) == (0, "")
         (job,) = json.loads(out)["jobs"]
         (plan,) = job["plans"]
         assert (job["job"], plan["plan"], plan["state"]) == ("train/third", "0123456789ab", "advised")
         assert [(npu["node"], npu["npu"], npu["device_to"]) for npu in plan["npus"]] == [("n9", 3, 7)]
-        code, out, err = status(kube, tmp_path, "another")
+        code, out, err = await asyncio.to_thread(status, kube, tmp_path, "another")
         assert (code, json.loads(out)["ledger"]) == (1, "unreadable")
         assert "of-status" in err
     finally:
