@@ -14,6 +14,7 @@ from agent.app.causes import Causes
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
 from agent.app.publisher import Documents, Published, claimed_by_other
+from agent.app.railtold import tell_plan
 from agent.app.slots import Slot, Slots
 from agent.app.trouble import defect
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
@@ -104,7 +105,7 @@ class Coordinator:
         if self.book.cluster.term < term:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, term=term)))
             await self._ledgers.store(self.book)
-        self._jobs.update(self.book.ledgers)
+        self._jobs.update(self.book.ledgers, self._ledgers.holders)
         self._inherited = self.book.entries.keys() - self.book.reports.keys()
         self._nodes.update(self.book.reports, self.book.vanished, self._inherited, self.book.cluster.separations)
         self._nodes.update(self.book.cluster.listed, self.book.buried)
@@ -287,9 +288,9 @@ class Coordinator:
                 self._tell(Decision(now, Reason.INTERNAL, job=job, detail=defect(error)))
                 continue
             self._take(verdict, job, traces)
-            if job in verdict.plans:
+            if (document := self._ledgers.note_rails(self.book, job, verdict)) is not None:
                 self._slots.add((PLAN, job))
-                self._ledgers.note_plan(self.book, job)
+                tell_plan(self._tracer, traces.get(job, ""), document)
         return traces
 
     def _is_unknown(self, node: NodeName) -> bool:

@@ -36,6 +36,7 @@ WARNINGS = frozenset(
         Reason.RELATION_SEPARATE,
         Reason.RAIL_REFUSED,
         Reason.RAIL_ADVISED,
+        Reason.RAIL_UNVERIFIED,
         Reason.ISOLATION_ONLY,
         Reason.NO_RESET_EXECUTOR,
         Reason.DOCUMENT_REFUSED,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.app.abreast import abreast
 from agent.app.documents import owner_reference
-from agent.domain.cluster import ClusterBook, take_ledger
+from agent.domain.cluster import ClusterBook, Verdict, take_ledger
 from agent.domain.events import Decision
 from agent.domain.ledger import ClusterLedger, JobLedger
 from agent.domain.rail.reservations import RailLedger
@@ -24,9 +24,9 @@ from agent.wire.ledgerfile import (
     encode_job_ledger,
 )
 from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
-from agent.wire.railfile import PLAN_KEY, encode_plan, plan_document
 from agent.wire.railfile import decode_ledger as decode_rails
 from agent.wire.railfile import encode_ledger as encode_rails
+from agent.wire.railplan import PLAN_KEY, PlanDocument, as_held, decode_plan, encode_plan, plan_document
 
 CLUSTER_NAME = "fault-agent-cluster"
 JOB_PREFIX = "fault-agent-job-"
@@ -57,6 +57,8 @@ class Ledgers:
         self.plans: dict[JobId, str] = {}
         """Text of each job's newest rail plan, kept beside its ledger so that a restart can finish publishing it."""
         self.reset_names: dict[JobId, str] = {}
+        self._lagging: set[JobId] = set()
+        """Jobs whose plan beside their ledger was found to be behind the reservations."""
 
     async def load(self, book: ClusterBook, now: Millis, tell: Callable[[Decision], None]) -> None:
         """Take every ledger of the store into the book; what cannot be read freezes what it was for."""
@@ -73,6 +75,9 @@ class Ledgers:
                 self._read(document, book, place)
             except BadDocument as error:
                 tell(Decision(now, Reason.LEDGER_UNREADABLE, document=place, detail=str(error)))
+        # Reservations are written before ledgers of jobs: a stop in between leaves plans that are behind them.
+        found, self.plans = self.plans, {job: self._as_held(book, job, text) for job, text in self.plans.items()}
+        self._lagging = {job for job, text in found.items() if text != self.plans[job]}
         self._cluster, self._rails = book.cluster, book.rails
         book.before = book.cluster
 
@@ -122,6 +127,35 @@ class Ledgers:
             at=plan.at,
         )
         self.plans[job] = encode_plan(document)
+
+    def note_rails(self, book: ClusterBook, job: JobId, verdict: Verdict) -> PlanDocument | None:
+        """The job's plan as it stands after a verdict, kept to go with its ledger; None: nothing of it has changed."""
+        if job in verdict.plans:
+            self.note_plan(book, job)
+        elif verdict.rails is None and job not in self._lagging:
+            return None
+        text = self.plans.get(job)
+        if text is None or job not in book.ledgers:
+            return None
+        self.plans[job] = self._as_held(book, job, text)
+        if self.plans[job] == text and job not in verdict.plans and job not in self._lagging:
+            return None
+        self._lagging.discard(job)
+        book.dirty.add(job)
+        return decode_plan(self.plans[job])
+
+    def _as_held(self, book: ClusterBook, job: JobId, text: str) -> str:
+        """The text of a plan with what the job holds now; one that cannot be read is told when it is published."""
+        if book.rails is None:
+            return text
+        with suppress(BadDocument):
+            return encode_plan(as_held(decode_plan(text), (one for one in book.rails.entries if one.job == job)))
+        return text
+
+    @property
+    def holders(self) -> frozenset[JobId]:
+        """Jobs that held NPUs when the ledgers were read; one of them may be gone, and its own ledger with it."""
+        return frozenset(entry.job for entry in self._rails.entries if entry.open) if self._rails else frozenset()
 
     def behind(self, book: ClusterBook) -> bool:
         """A ledger that a document may rest on (of a job, of reservations) is not stored as it is in the book."""

@@ -10,12 +10,13 @@ from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
 from agent.app.publisher import Documents, Published, Publisher, Rendered
 from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen
-from agent.domain.rail.reservations import HoldState, advance
+from agent.domain.rail.life import HoldState, LifeSignal
+from agent.domain.rail.reservations import advance
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.errors import BadDocument
 from agent.ports import ConfigMap
-from agent.wire.railfile import PLAN_KEY, decode_plan, plan_name
+from agent.wire.railplan import PLAN_KEY, decode_plan, plan_name
 
 _SEEN = (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED, Reason.NO_RESET_CONFIG)
 """Answers after which it is known what the document holds."""
@@ -136,6 +137,6 @@ class Press:
                 one.plan for one in self.book.rails.entries if one.job == job_id and one.state is HoldState.RESERVED
             }
             for plan in sorted(reserved):
-                self.book.rails = advance(self.book.rails, plan, HoldState.ADVISED, now=now)
+                self.book.rails = advance(self.book.rails, plan, LifeSignal.TOLD, now=now)
             await self._ledgers.store(self.book)
         return done

@@ -20,6 +20,7 @@ from agent.wire.audit import AuditLine
 from agent.wire.ledgerfile import LEDGER_KEY, decode_cluster_ledger, decode_job_ledger
 from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
 from agent.wire.railfile import decode_ledger as decode_rails
+from agent.wire.railplan import PLAN_KEY, PlanDocument, decode_plan
 from agent.wire.report import decode as decode_report
 
 
@@ -32,6 +33,10 @@ class Standing:
     """Of each job; none are kept in observe mode."""
     rails: RailLedger | None = None
     cluster: ClusterLedger | None = None
+    plans: Mapping[JobId, PlanDocument] = field(default_factory=dict)
+    """The newest rail plan of each job, as it is kept beside its ledger."""
+    rails_unread: bool = False
+    """There is a ledger of borrowed NPUs and it cannot be read: no borrow is planned until it can be."""
     active: Mapping[str, ActiveFault] = field(init=False)
     """By identity `node/plane/where/code`."""
     timers: Mapping[str, DurationTimer] = field(init=False)
@@ -114,6 +119,8 @@ def standing_of(
     ledgers: dict[JobId, JobLedger] = {}
     rails: RailLedger | None = None
     own: ClusterLedger | None = None
+    plans: dict[JobId, PlanDocument] = {}
+    rails_unread = False
     findings: list[str] = []
     for node, data in reports.items():
         try:
@@ -132,15 +139,19 @@ def standing_of(
         place = f"{document.namespace}/{document.name}"
         try:
             if document.name == RAILS_NAME:
+                rails_unread = True
                 rails = decode_rails(text, cluster or _cluster_in(text))
+                rails_unread = False
             elif document.name == CLUSTER_NAME:
                 own = decode_cluster_ledger(text, cluster or _cluster_in(text), place)
             elif document.name.startswith(JOB_PREFIX):
                 ledger = decode_job_ledger(text, cluster or _cluster_in(text), place)
                 ledgers[ledger.job] = ledger
+                if PLAN_KEY in document.data:
+                    plans[ledger.job] = decode_plan(document.data[PLAN_KEY])
         except BadDocument as error:
             findings.append(str(error))
-    return Standing(found, ledgers, rails, own), findings
+    return Standing(found, ledgers, rails, own, plans, rails_unread), findings
 
 
 def _cluster_in(text: str) -> str:

@@ -146,14 +146,6 @@ class RankTable:
         """The server of that id."""
         return self._by_id.get(server_id)
 
-    def by_host_ip(self, address: str) -> Server | None:
-        """The only server with this host IP; None when there is none, or several (pods that share a node)."""
-        return self._by_host.get(address)
-
-    def by_container_ip(self, address: str) -> Server | None:
-        """The only server with this pod IP."""
-        return self._by_container.get(address)
-
     def server_for(self, *, pod_uid: str = "", host_ip: str = "", pod_ip: str = "") -> Server | None:
         """The server of a pod: by its UID, else by the host's IP, else by the pod's IP."""
         return self._by_id.get(pod_uid) or self._by_host.get(host_ip) or self._by_container.get(pod_ip)

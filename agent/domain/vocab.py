@@ -94,6 +94,8 @@ new policy, ports beside it): an occurrence of its own, whose id the deputy find
 
 LINK_DOWN: Final = 0x81078603
 """RoCE link of a die is down (A2 and A3)."""
+RAIL_RETURNED: Final = "fault-agent/rail-returned"
+"""Annotation of a job's PodGroup: plans, or single NPUs of them, that an operator has switched back by hand."""
 
 MANUAL: Final = "ManuallySeparateNPU"
 """Only ever the result of counting: a person, or the rule's own release window, ends it."""
@@ -193,6 +195,9 @@ class Reason(StrEnum):
     RAIL_OBSERVING = "RAIL_OBSERVING"
     RAIL_NOOP = "RAIL_NOOP"
     RAIL_DELEGATED = "RAIL_DELEGATED"
+    RAIL_SUPERSEDED = "RAIL_SUPERSEDED"
+    RAIL_RETURNED = "RAIL_RETURNED"
+    RAIL_UNVERIFIED = "RAIL_UNVERIFIED"
     # not done, by the fault's own nature
     LEVEL_NEEDS_NOTHING = "LEVEL_NEEDS_NOTHING"
     ISOLATION_ONLY = "ISOLATION_ONLY"

@@ -3,6 +3,8 @@
 import pytest
 from command import Command
 
+from agent.app.cli.rail import rail
+
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
@@ -24,3 +26,8 @@ def test_the_help_of_a_verb_tells_where_to_look_what_to_ask_and_what_may_be_assu
     said = [line.split()[0] for line in out.splitlines() if line.startswith("  --")]
     assert said[:6] == ["--cluster", "--out", "--config", "--fault", "--leaf", "--job"]
     assert "Examples: fault-agent rail" in out
+
+
+def test_the_group_holds_its_verbs() -> None:
+    assert set(rail.commands) == {"plan", "explain", "status"}
+    assert all(command.short_help for command in rail.commands.values())

@@ -14,7 +14,7 @@ from kubebuilders import a_config_map
 from recordlines import fault_line, write_cluster, write_lines
 from rig import T0
 
-from agent.wire.railfile import decode_plan
+from agent.wire.railplan import decode_plan
 
 LINK = "81078603"
 

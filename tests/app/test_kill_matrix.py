@@ -54,7 +54,9 @@ def recoveries(rig: Rig) -> None:
 
 
 def rails(rig: Rig) -> None:
-    """A borrow with a flap beside it, a refusal, and a link that the duration rule raises."""
+    """A borrow with a flap beside it, a refusal, a link that the duration rule raises; the borrow is returned by hand,
+    another is made, and the job begins a new life.
+    """
     for number in range(4):
         rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
     rig.fault(LINK, 1, node="n0", device=0)
@@ -64,6 +66,15 @@ def rails(rig: Rig) -> None:
     rig.tick(60)
     rig.clear(LINK, 70, node="n0", device=0)
     rig.tick(200)
+    annotated = {"fault-agent/rail-returned": "8c4ff11067de"}
+    rig.apply(a_group(labels=LABELS, min_member=4, annotations=annotated), 210)
+    for number in range(4):
+        rig.probe(f"n{number}", 220, d0="up", d1="up", d2="up", d3="up")
+    rig.fault(LINK, 221, node="n1", device=2)
+    rig.tick(240)
+    for number in range(4):
+        rig.delete("Pod", "train", f"demo-{number}", 250)
+    rig.tick(260)
 
 
 def rules(rig: Rig) -> None:
@@ -193,6 +204,17 @@ def test_the_story_holds_what_it_is_meant_to_hold() -> None:
     records = asyncio.run(whole.data("mindx-dl/job-reschedule-reason"))
     assert records is not None
     assert json.loads(records["recent-reschedule-records"])[DEMO_JOB]["TotalRescheduleTimes"] == 2
+
+
+def test_the_story_of_the_rails_holds_what_it_is_meant_to_hold() -> None:
+    whole = rig_of(a3_objects(), rails, Disk())
+    run(whole, resume=False)
+    told = Counter(str(one.reason) for one in whole.decisions if one.reason.startswith("RAIL_"))
+    assert (told["RAIL_ADVISED"], told["RAIL_REFUSED"], told["RAIL_RETURNED"], told["RAIL_SUPERSEDED"]) == (2, 1, 1, 3)
+    data = asyncio.run(whole.data("fault-agent/fault-agent-rails"))
+    assert data is not None
+    plans = json.loads(data["ledger.json"])["plans"]
+    assert [{one["state"] for one in plan["npus"]} for plan in plans] == [{"returned"}, {"superseded"}]
 
 
 def test_the_story_of_the_rules_holds_what_it_is_meant_to_hold() -> None:

@@ -235,6 +235,27 @@ def flap(rig: Rig) -> None:
     rig.tick(40)
 
 
+def returned_by_hand(rig: Rig) -> None:
+    """The record names the plan; its id follows from job, life and the place of the fault in the stream."""
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.clear(LINK, 20, node="n0", device=0)
+    rig.apply(a_group(labels=LABELS, min_member=4, annotations={"fault-agent/rail-returned": "8c4ff11067de"}), 30)
+    rig.tick(40)
+
+
+def returned_what_is_not_borrowed(rig: Rig) -> None:
+    rig.apply(a_group(labels=LABELS, min_member=4, annotations={"fault-agent/rail-returned": "0123456789ab"}), 30)
+    rig.tick(40)
+
+
+def ended_while_borrowed(rig: Rig) -> None:
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.tick(20)
+    for number in range(4):
+        rig.delete("Pod", "train", f"demo-{number}", 30)
+    rig.tick(40)
+
+
 def hccs_switch(rig: Rig) -> None:
     rig.fault(
         "[0x00f103b6,155908,na,na]",
@@ -299,6 +320,9 @@ TABLE: list[Any] = [
     (Reason.RAIL_REFUSED, a3, link_down_without_probes),
     (Reason.RAIL_NOOP, a3, flap),
     (Reason.RAIL_DELEGATED, a3, hccs_switch),
+    (Reason.RAIL_RETURNED, a3, returned_by_hand),
+    (Reason.RAIL_UNVERIFIED, a3, returned_what_is_not_borrowed),
+    (Reason.RAIL_SUPERSEDED, a3, ended_while_borrowed),
 ]
 
 

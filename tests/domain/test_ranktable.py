@@ -48,8 +48,8 @@ def test_a_pod_is_matched_by_uid_then_host_then_pod_address() -> None:
 
 def test_a_host_address_that_two_pods_share_names_none_of_them() -> None:
     table = RankTable("completed", "1.0", (Server("a", "10.0.0.1", "10.1.0.1"), Server("b", "10.0.0.1", "10.1.0.2")))
-    assert table.by_host_ip("10.0.0.1") is None
-    assert table.by_container_ip("10.1.0.2") is table.server("b")
+    assert table.server_for(host_ip="10.0.0.1") is None
+    assert table.server_for(pod_ip="10.1.0.2") is table.server("b")
 
 
 def test_a_12_table_without_super_pods_or_super_device_ids_is_in_ai_server_mode() -> None:

@@ -1,32 +1,21 @@
 """The ledger and the plan go to text and back, the same bytes for the same values."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import orjson
 import pytest
-from a3table import A3_TABLE, JOB, NOW, fault, question
+from a3table import A3_TABLE, JOB, NOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.domain.rail import decide
-from agent.domain.rail.case import CommMode
-from agent.domain.rail.reservations import HoldState, RailLedger, Reservation
-from agent.domain.rail.words import Answer
+from agent.domain.rail.life import HoldState
+from agent.domain.rail.reservations import RailLedger, Reservation
 from agent.domain.vocab import JobId, Millis, NodeName
 from agent.errors import BadDocument
 from agent.wire.railfile import (
     LEDGER_KEY,
     LEDGER_NAME,
-    PLAN_KEY,
-    PlanDocument,
     decode_ledger,
-    decode_plan,
     encode_ledger,
-    encode_plan,
-    plan_document,
-    plan_name,
-    rail_plan_schema,
 )
 
 ENTRY = Reservation(
@@ -49,30 +38,41 @@ ENTRY = Reservation(
     faults=("n0/network/0/81078603@1767225540000",),
     events=("1:0:0:0",),
 )
+PEER = replace(
+    ENTRY, id="abc/n2/0", node=NodeName("n2"), rank=8, faulted=False, links=((0, 8),), state=HoldState.RESERVED
+)
 TEXT = (
-    '{"schema":1,"cluster":"c1","entries":[{"id":"abc/n0/0","plan":"abc","job":"train/demo","job_uid":"u-1",'
-    '"incarnation":"first","node":"n0","npu":0,"die_from":0,"die_to":1,"rank":0,"at":"2026-01-01T00:00:00.000Z",'
-    '"rule":28,"reason":"BORROW","state":"advised","faulted":true,"links":[[0,8],[0,12]],'
-    '"faults":["n0/network/0/81078603@1767225540000"],"events":["1:0:0:0"]}]}'
+    '{"schema":1,"cluster":"c1","plans":[{"plan":"abc","job":"train/demo","job_uid":"u-1","incarnation":"first",'
+    '"at":"2026-01-01T00:00:00.000Z","rule":28,"reason":"BORROW","faults":["n0/network/0/81078603@1767225540000"],'
+    '"events":["1:0:0:0"],"npus":[{"node":"n0","die":0,"rank":0,"state":"advised","faulted":true,"links":[8,12]},'
+    '{"node":"n2","die":0,"rank":8,"state":"reserved","links":[0]}]}]}'
 )
 
 
-def test_the_documents_have_their_names() -> None:
+def test_the_document_has_its_name() -> None:
     assert (LEDGER_NAME, LEDGER_KEY) == ("fault-agent-rails", "ledger.json")
-    assert (plan_name("demo"), PLAN_KEY) == ("fault-agent-rail-demo", "plan.json")
 
 
-def test_the_ledger_is_compact_with_its_keys_in_one_order() -> None:
-    assert encode_ledger(RailLedger((ENTRY,)), "c1") == TEXT
-    assert decode_ledger(TEXT, "c1") == RailLedger((ENTRY,))
-    assert decode_ledger(TEXT.encode(), "c1") == RailLedger((ENTRY,))
+def test_the_ledger_says_once_per_plan_what_its_npus_share() -> None:
+    assert encode_ledger(RailLedger((ENTRY, PEER)), "c1") == TEXT
+    assert decode_ledger(TEXT, "c1") == RailLedger((ENTRY, PEER))
+    assert decode_ledger(TEXT.encode(), "c1") == RailLedger((ENTRY, PEER))
 
 
-def test_a_closed_entry_says_when() -> None:
-    closed = RailLedger((replace(ENTRY, state=HoldState.CLOSED, closed_at=Millis(NOW + 1)),))
-    text = encode_ledger(closed, "c1")
-    assert text.endswith('"closed_at":"2026-01-01T00:00:00.001Z"}]}')
-    assert decode_ledger(text, "c1") == closed
+def test_an_npu_that_answers_more_than_its_plan_says_so_itself() -> None:
+    grown = replace(PEER, faults=(*PEER.faults, "n2/network/0/81078603@1767225550000"), events=("1:0:0:0", "1:0:9:0"))
+    text = encode_ledger(RailLedger((ENTRY, grown)), "c1")
+    assert '"events":["1:0:0:0","1:0:9:0"]}]}]}' in text
+    assert decode_ledger(text, "c1") == RailLedger((ENTRY, grown))
+
+
+def test_a_link_that_is_back_and_an_end_say_when() -> None:
+    back = replace(ENTRY, link_back=Millis(NOW + 1))
+    ended = replace(PEER, state=HoldState.RETURNED, closed_at=Millis(NOW + 2))
+    text = encode_ledger(RailLedger((back, ended)), "c1")
+    assert '"link_back":"2026-01-01T00:00:00.001Z"' in text
+    assert text.endswith('"state":"returned","links":[0],"closed_at":"2026-01-01T00:00:00.002Z"}]}]}')
+    assert decode_ledger(text, "c1") == RailLedger((back, ended))
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_a_closed_entry_says_when() -> None:
         (TEXT.replace('"schema":1', '"schema":2'), "schema 2 is newer"),
         (TEXT.replace('"schema":1', '"schema":0'), "/schema"),
         (TEXT.replace('"c1"', '"c2"'), "cluster"),
-        (TEXT.replace('"advised"', '"lent"'), "/entries/0/state"),
-        (TEXT.replace("2026-01-01T00:00:00.000Z", "yesterday"), "/entries/0/at"),
+        (TEXT.replace('"advised"', '"lent"'), "/plans/0/npus/0/state"),
+        (TEXT.replace('"advised"', '"refused"'), "/plans/0/npus/0/state"),
+        (TEXT.replace("2026-01-01T00:00:00.000Z", "yesterday"), "/plans/0/at"),
         (TEXT.replace("2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00"), "no time zone"),
-        (TEXT.replace("[0,12]", "[0]"), "/entries/0/links"),
-        (TEXT.replace('"npu":0', '"npu":-1'), "entries/0/npu"),
-        (TEXT.replace('"npu":0', '"npu":1'), "not the pair"),
-        (TEXT.replace('"rank":0', '"rank":"0"'), "entries/0/rank"),
-        (TEXT.replace('"node":"n0",', ""), "entries/0/node"),
-        (TEXT.replace("]}]}", "]}," + TEXT.split("[", 1)[1]), "held twice"),
+        (TEXT.replace("[8,12]", "[[8,12]]"), "plans/0/npus/0/links/0"),
+        (TEXT.replace('"die":0', '"die":-1', 1), "plans/0/npus/0/die"),
+        (TEXT.replace('"rank":0', '"rank":"0"'), "plans/0/npus/0/rank"),
+        (TEXT.replace('"node":"n0",', ""), "plans/0/npus/0/node"),
+        (TEXT.replace('"n2"', '"n0"'), "held twice"),
     ],
 )
 def test_a_ledger_that_cannot_be_trusted_is_refused_at_its_place(text: str, said: str) -> None:
@@ -107,8 +107,9 @@ def test_history_gives_way_to_the_size_limit_and_held_npus_stay() -> None:
     closed = [
         replace(
             ENTRY,
-            id=str(number),
-            state=HoldState.CLOSED,
+            id=f"{number}/n0/0",
+            plan=str(number),
+            state=HoldState.SUPERSEDED,
             closed_at=Millis(NOW + number),
             faults=long,
         )
@@ -118,7 +119,7 @@ def test_history_gives_way_to_the_size_limit_and_held_npus_stay() -> None:
     assert len(text) <= 900_000
     kept = decode_ledger(text, "c1").entries
     assert kept[0] == ENTRY
-    assert (kept[-1].id, len(kept)) == ("399", 201)
+    assert (kept[-1].plan, len(kept)) == ("399", 201)
 
 
 def test_held_npus_that_do_not_fit_are_refused_and_not_cut() -> None:
@@ -127,133 +128,43 @@ def test_held_npus_that_do_not_fit_are_refused_and_not_cut() -> None:
         encode_ledger(RailLedger((wide,)), "c1")
 
 
-def planned(answer: Answer) -> PlanDocument:
-    return plan_document(
-        answer, cluster="c1", job=JobId("train/demo"), incarnation="first", plan="abc", faults=["b", "a", "b"], at=NOW
-    )
-
-
-def test_a_borrow_is_written_with_its_moves_and_advice() -> None:
-    text = encode_plan(planned(decide(question(fault()))))
-    document = orjson.loads(text)
-    checked = document.pop("checked")
-    assert [item["rule"] for item in checked] == list(range(1, 29))
-    assert checked[27] == {"rule": 28, "code": "BORROW", "outcome": "passed", "detail": ""}
-    assert document == {
-        "schema": 1,
-        "cluster": "c1",
-        "job": "train/demo",
-        "incarnation": "first",
-        "plan": "abc",
-        "state": "advised",
-        "at": "2026-01-01T00:00:00.000Z",
-        "rule": {"number": 28, "code": "BORROW"},
-        "detail": "3 ranks go to the other die of their NPU",
-        "faults": ["a", "b"],
-        "moves": [
-            {"node": "n0", "npu": 0, "device_from": 0, "device_to": 1, "rank": 0, "faulted": True},
-            {"node": "n2", "npu": 0, "device_from": 0, "device_to": 1, "rank": 8, "faulted": False},
-            {"node": "n3", "npu": 0, "device_from": 0, "device_to": 1, "rank": 12, "faulted": False},
-        ],
-        "links": [[0, 8], [0, 12]],
-        "warnings": [
-            {"code": "BANDWIDTH_HALVED", "detail": "two dies share one NIC: half the bandwidth, until repaired"},
-            {
-                "code": "PEERS_ASSUMED",
-                "detail": "peers are not known; taken to be every rank of that device id in the other super-pods",
-            },
-        ],
-        "advice": "Save a checkpoint soon, then repair the link. HCCL does not switch back by itself.",
-    }
-    assert text.startswith('{"schema":1,"cluster":"c1","job":"train/demo","incarnation":"first","plan":"abc","state":')
-
-
-@pytest.mark.parametrize(
-    ("answer", "state", "rule", "code"),
-    [
-        (decide(question(fault(), comm_mode=CommMode.UNKNOWN)), "refused", 14, "COMM_MODE_UNKNOWN"),
-        (decide(question(fault(), product="")), "refused", 5, "UNSUPPORTED_PRODUCT"),
-        (decide(question(fault(ended_at=NOW))), "noop", 3, "CLEAR"),
-        (decide(question(fault(kind="hccs"))), "delegated", 6, "HCCS_PATH_SWITCH"),
-        (decide(question(fault(kind="rdma_flap", started_at=NOW))), "observing", 9, "FLAP"),
-    ],
-)
-def test_every_other_answer_is_written_without_moves(answer: Answer, state: str, rule: int, code: str) -> None:
-    document = orjson.loads(encode_plan(planned(answer)))
-    assert (document["state"], document["rule"], document["moves"]) == (state, {"number": rule, "code": code}, [])
-    assert document.get("until") == ("2026-01-01T00:00:30.065Z" if state == "observing" else None)
-
-
-def test_a_plan_whose_npus_are_not_yet_held_is_only_planned() -> None:
-    answer = decide(question(fault()))
-    made = plan_document(
-        answer, cluster="c1", job=JOB, incarnation="first", plan="abc", faults=[], at=NOW, advised=False
-    )
-    assert made.state == "planned"
-
-
-def test_a_plan_is_read_as_it_was_written() -> None:
-    for answer in (decide(question(fault())), decide(question(fault(kind="rdma_flap", started_at=NOW)))):
-        made = planned(answer)
-        assert decode_plan(encode_plan(made)) == made
-        assert encode_plan(decode_plan(encode_plan(made))) == encode_plan(made)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema":2}', '{"schema":1,"cluster":3}'])
-def test_a_plan_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(BadDocument, match=r"plan\.json"):
-        decode_plan(text)
-
-
-def test_the_shipped_schema_is_the_one_the_code_makes() -> None:
-    shipped = Path(__file__).parents[2] / "schemas" / "rail-plan.schema.json"
-    assert shipped.read_text(encoding="utf-8") == rail_plan_schema()
-
-
-def test_the_schema_names_every_key_that_a_plan_has() -> None:
-    schema = orjson.loads(rail_plan_schema())
-    document = orjson.loads(encode_plan(planned(decide(question(fault(kind="rdma_flap", started_at=NOW))))))
-    assert set(document) <= set(schema["properties"])
-    assert set(schema["required"]) <= set(document)
-    assert set(schema["properties"]["state"]["enum"]) == {
-        "planned",
-        "advised",
-        "refused",
-        "observing",
-        "noop",
-        "delegated",
-    }
-
-
 @settings(max_examples=150)
 @given(st.one_of(st.binary(max_size=60), st.text(max_size=60), st.just(A3_TABLE)))
-def test_no_bytes_crash_either_reader(raw: bytes | str) -> None:
+def test_no_bytes_crash_the_reader(raw: bytes | str) -> None:
     with pytest.raises(BadDocument):
         decode_ledger(raw, "c1")
-    with pytest.raises(BadDocument):
-        decode_plan(raw)
 
 
 words = st.text(st.characters(codec="utf-8"), max_size=8)
 entries = st.builds(
-    lambda npu, odd, **rest: Reservation(npu=npu, die_from=2 * npu + odd, die_to=2 * npu + 1 - odd, **rest),
+    lambda plan, node, npu, odd, rank, ends, **rest: Reservation(
+        id=f"{plan}/{node}/{npu}",
+        plan=plan,
+        node=NodeName(node),
+        npu=npu,
+        die_from=2 * npu + odd,
+        die_to=2 * npu + 1 - odd,
+        rank=rank,
+        links=tuple((min(rank, other), max(rank, other)) for other in ends),
+        **rest,
+    ),
+    plan=words,
+    node=words,
     npu=st.integers(0, 31),
     odd=st.integers(0, 1),
-    id=words,
-    plan=words,
+    rank=st.integers(0, 9999),
+    ends=st.lists(st.integers(0, 99), max_size=2),
     job=words.map(JobId),
     job_uid=words,
     incarnation=words,
-    node=words.map(NodeName),
-    rank=st.integers(0, 9999),
     at=st.integers(0, 4_102_444_800_000).map(Millis),
     rule=st.integers(0, 28),
     reason=words,
-    state=st.just(HoldState.CLOSED),
+    state=st.sampled_from([HoldState.SUPERSEDED, HoldState.RETURNED]),
     faulted=st.booleans(),
-    links=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=2).map(tuple),
     faults=st.lists(words, max_size=2).map(tuple),
     events=st.lists(words, max_size=2).map(tuple),
+    link_back=st.one_of(st.none(), st.integers(0, 4_102_444_800_000).map(Millis)),
     closed_at=st.one_of(st.none(), st.integers(0, 4_102_444_800_000).map(Millis)),
 )
 

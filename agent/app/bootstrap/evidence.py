@@ -13,7 +13,7 @@ from agent.app.bootstrap.coordinator import OURS, kube_of
 from agent.app.bootstrap.topics import kafka_of
 from agent.app.gather import Sources, gather
 from agent.app.settings import Settings
-from agent.app.standing import Evidence
+from agent.app.standing import Evidence, Standing, standing_of
 from agent.domain.events import Record
 from agent.domain.vocab import Millis, NodeName
 from agent.ports import ConfigMap
@@ -49,6 +49,16 @@ def read_services(
         now=wall_clock,
     )
     return asyncio.run(gather(sources, nodes_of))
+
+
+def read_ledgers(settings: Settings) -> tuple[Standing, Sequence[str]]:
+    """What the ledgers on the API server say, and a finding for each that cannot be read; Kafka is not asked.
+
+    Raises BadUsage (no cluster.id), CannotRun, Refused, Unavailable.
+    """
+    silence_client()
+    cluster = cluster_of(settings)
+    return standing_of({}, asyncio.run(_ledgers(settings)), cluster)
 
 
 async def _ledgers(settings: Settings) -> Sequence[ConfigMap]:

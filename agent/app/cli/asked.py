@@ -59,7 +59,7 @@ class Asked:
             case "":
                 return False
             case name if name == RAILS_NAME:
-                return decision.reason is Reason.RAIL_ADVISED
+                return decision.reason in (Reason.RAIL_ADVISED, Reason.RAIL_SUPERSEDED, Reason.RAIL_RETURNED)
             case name if name == CLUSTER_NAME:
                 return not decision.job and decision.reason in (Reason.NO_JOB, Reason.HELD)
             case name:

@@ -7,7 +7,7 @@ import click
 
 
 @click.group(
-    short_help="Ask about rail-borrow: what if a link fails, and by which rule.",
+    short_help="Ask about rail-borrow: what if a link fails, by which rule, who has borrowed.",
     epilog="Example: fault-agent rail plan --cluster cluster.yaml --fault n0/network/2 --links-up",
 )
 def rail() -> None:

@@ -13,7 +13,7 @@ from agent.app.cli.railasked import asked, asking_options
 from agent.domain.cluster.whatif import WhatIf
 from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, Refuse, advice_for
 from agent.domain.vocab import utc_text
-from agent.wire.railfile import encode_plan, plan_document
+from agent.wire.railplan import encode_plan, plan_document
 
 EXIT_FINDINGS: Final = 1
 _WORD: Final = {Borrow: "borrow", Refuse: "refuse", Observe: "observe", Noop: "noop", Delegate: "delegate"}

@@ -40,6 +40,7 @@ _LOOK: Final = frozenset(
         Reason.RELATION_SEPARATE,
         Reason.RAIL_ADVISED,
         Reason.RAIL_REFUSED,
+        Reason.RAIL_UNVERIFIED,
         Reason.NO_RANK,
         Reason.NO_RESET_CONFIG,
         Reason.DOCUMENT_REFUSED,

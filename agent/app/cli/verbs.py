@@ -24,6 +24,7 @@ from agent.app.cli.policyunknown import unknown_command
 from agent.app.cli.rail import rail
 from agent.app.cli.railexplain import explain_command as rail_explain
 from agent.app.cli.railplan import plan_command as rail_plan
+from agent.app.cli.railstatus import status_command as rail_status
 from agent.app.cli.ranktable import ranktable
 from agent.app.cli.ranktablebackup import backup_command
 from agent.app.cli.ranktableenv import env_command
@@ -84,7 +85,7 @@ for of_policy in (lint_command, diff_command, import_, coverage, unknown_command
     policy.add_command(of_policy)
 for of_ranktable in (ranktable_show, backup_command, env_command):
     ranktable.add_command(of_ranktable)
-for of_rail in (rail_plan, rail_explain):
+for of_rail in (rail_plan, rail_explain, rail_status):
     rail.add_command(of_rail)
 for verb in (
     demo,

@@ -7,7 +7,7 @@ of others hold follows from the book; nothing is remembered in them.
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
-from agent.domain.cluster import placement, rails, recovery, relation, software
+from agent.domain.cluster import placement, railholds, rails, recovery, relation, software
 from agent.domain.cluster.book import (
     ClusterBook,
     Draft,
@@ -61,7 +61,7 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
         rails.delegate_hccs(draft, job)
         rails.consider(draft, job)
     elif draft.rails is not None:
-        draft.rails = rails.close(draft.rails, job_id, now)
+        draft.rails = railholds.close(draft.rails, job_id, now)
     ledger = _settled(draft, now)
     gone = job is None and not ledger.courses
     return Verdict(

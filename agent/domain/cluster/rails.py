@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from agent.domain.cluster import railholds as holds
 from agent.domain.cluster.book import Cause, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
 from agent.domain.cluster.railquestion import about, envs_of, facts_of, is_link_down
@@ -16,7 +17,8 @@ from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job, Product
 from agent.domain.rail import decide
 from agent.domain.rail.case import RailQuestion, Strictness
-from agent.domain.rail.reservations import HoldState, RailLedger, close_job, plan_id, reserve
+from agent.domain.rail.life import HoldState, deadline
+from agent.domain.rail.reservations import RailLedger, Reservation, borrow_of, plan_id, reserve
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -24,12 +26,14 @@ from agent.domain.rail.words import (
     FaultKind,
     Noop,
     Observe,
+    Outcome,
     RailCode,
     RailFault,
     Refuse,
     advice_for,
+    return_advice,
 )
-from agent.domain.vocab import SECOND, JobId, Millis, Plane, Reason
+from agent.domain.vocab import SECOND, Millis, Plane, Reason
 
 _REASON = {
     Borrow: Reason.RAIL_ADVISED,
@@ -42,7 +46,8 @@ _REASON = {
 
 def consider(draft: Draft, job: Job) -> None:
     """Judge the link faults of the job whose time has come, and note when the next ones are due."""
-    _renew(draft, job)
+    holds.renew(draft, job)
+    holds.hand_back(draft, job, lambda: _question(draft, job, [], draft.rails))
     pending = [one for one in _links(draft) if not draft.is_done(_key(one))]
     while pending:
         last = pending[0].begin + draft.book.limits.joint_window
@@ -54,20 +59,11 @@ def consider(draft: Draft, job: Job) -> None:
             break
         _ask(draft, job, window)
         pending = [one for one in pending if one.begin > last]
+    holds.finish(draft, job, pending, _document(job))
+    holds.note_links(draft, job, _links(draft))
     for one in _links(draft):
         if one.end is not None and draft.is_done(_key(one)) and not draft.is_done(f"{_key(one)}~back"):
             _tell_back(draft, job, one)
-
-
-def _renew(draft: Draft, job: Job) -> None:
-    """A new life of the job: HCCL's marks went with its processes, so what the old life held is free."""
-    if draft.rails is not None and job.incarnation:
-        draft.rails = close_job(draft.rails, job.id, now=draft.now, keep=job.incarnation)
-
-
-def close(rails: RailLedger, job: JobId, now: Millis) -> RailLedger:
-    """The book when the job is gone: nothing is held by it any more."""
-    return close_job(rails, job, now=now)
 
 
 def _key(occurrence: Occurrence) -> str:
@@ -125,15 +121,17 @@ def _ranks(draft: Draft, one: Occurrence) -> tuple[int, ...]:
 
 def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     """One question, one answer, one reservation of all its NPUs."""
-    oldest = draft.now - draft.book.limits.max_event_age
-    too_old = [one for one in window if free_since(draft, one, int(one.key.where)) < oldest]
-    before_act = [one for one in window if one not in too_old and _before_act(draft, one)]
+    stands = holds.reserved_for(draft, job, window)
+    kept = {event for entry in stands for event in entry.events}
+    free = [one for one in window if one.id not in kept]
+    too_old = [one for one in free if _too_old(draft, one)]
+    before_act = [one for one in free if one not in too_old and _before_act(draft, one)]
     for reason, ones in ((Reason.TOO_OLD, too_old), (Reason.BEFORE_ACT, before_act)):
         for one in ones:
             draft.mark(_key(one), reason)
             draft.say(reason, "no borrow is planned for old news", _cause(draft, one))
     asked = [one for one in window if one not in too_old and one not in before_act]
-    if all(_outlived(draft, one) for one in asked):
+    if not stands and all(_outlived(draft, one) for one in asked):
         for one in asked:
             draft.mark(_key(one), Reason.RAIL_NOOP)
             seconds = ((one.end or one.begin) - one.begin) / SECOND
@@ -143,7 +141,10 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     events = tuple(one.id for one in asked)
     name = plan_id(job.id, job.incarnation, events)
     answer = decide(_question(draft, job, asked, _without(draft.rails, job, events)))
-    if isinstance(answer, Borrow) and draft.rails is not None:
+    if stands and not (isinstance(answer, Borrow) and set(answer.events) == kept):
+        answer = replace(borrow_of(stands), checked=answer.checked)
+        name = stands[0].plan
+    elif isinstance(answer, Borrow) and draft.rails is not None:
         name = plan_id(job.id, job.incarnation, answer.events)
         held = reserve(
             draft.rails,
@@ -152,7 +153,6 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
             job_uid=job.uid,
             incarnation=job.incarnation,
             now=draft.now,
-            state=HoldState.RESERVED,
             extend=draft.book.limits.strictness is Strictness.SOURCE,
         )
         if isinstance(held, Refuse):
@@ -162,22 +162,32 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
     refs = tuple(fault_ref(one.key, one.begin) for one in asked)
     document = ""
     reason = _REASON[type(answer)]
-    if not (isinstance(answer, Noop) and answer.code is RailCode.CLEAR):
+    # What needs nothing leaves the plan that stands in its place.
+    if answer.code not in (RailCode.CLEAR, RailCode.ALREADY_DONE):
         draft.plans.append(RailPlan(name, job.id, job.incarnation, draft.now, answer, refs))
-        document = f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
+        document = _document(job)
+    aside = next((check for check in answer.checked if check.outcome is Outcome.SET_ASIDE), None)
     for one in asked:
+        if isinstance(answer, Borrow) and aside is not None and one.id not in answer.events:
+            draft.mark(_key(one), Reason.RAIL_NOOP)
+            text = f"rule {aside.rule} {aside.code}: {aside.detail}; the plan of its window goes without it"
+            draft.say(Reason.RAIL_NOOP, text, _cause(draft, one))
+            continue
         draft.mark(_key(one), reason)
-        text = f"rule {answer.rule} {answer.code}: {_moves(answer) or answer.detail}"
-        draft.say(reason, text, _cause(draft, one), document)
+        draft.say(reason, _words(answer), _cause(draft, one), document)
 
 
-def _moves(answer: Answer) -> str:
-    """Who goes where, of a borrow: `rank 2 on a3-node-0: 2→3`."""
+def _document(job: Job) -> str:
+    return f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
+
+
+def _words(answer: Answer) -> str:
+    """The answer for people who see nothing else: rule, moves or reason, warnings, what to do."""
     if not isinstance(answer, Borrow):
-        return ""
-    told = [f"rank {one.rank} on {one.node}: {one.device_from}→{one.device_to}" for one in answer.moves[:8]]
-    more = f" and {len(answer.moves) - 8} more" if len(answer.moves) > 8 else ""
-    return f"{len(answer.moves)} ranks go to the other die ({', '.join(told)}{more})"
+        advice = advice_for(answer)
+        return f"rule {answer.rule} {answer.code}: {answer.detail}" + (f". {advice}" if advice else "")
+    warned = ", ".join(note.code for note in answer.warnings)
+    return f"{holds.words_of(answer)}; warnings {warned}. {advice_for(answer)}"
 
 
 def _outlived(draft: Draft, one: Occurrence) -> bool:
@@ -187,6 +197,13 @@ def _outlived(draft: Draft, one: Occurrence) -> bool:
 
 def _threshold(draft: Draft) -> float:
     return max(flap_threshold_ms(env) for env in envs_of(draft.book, draft.job).values() or [HcclEnv()])
+
+
+def _too_old(draft: Draft, one: Occurrence) -> bool:
+    """Whether its time to be planned for has passed."""
+    since = free_since(draft, one, int(one.key.where))
+    due = deadline(HoldState.PLANNED, since, draft.book.limits.max_event_age)
+    return due is not None and due < draft.now
 
 
 def _before_act(draft: Draft, one: Occurrence) -> bool:
@@ -205,7 +222,8 @@ def _without(rails: RailLedger | None, job: Job, events: tuple[str, ...]) -> Rai
         tuple(
             entry
             for entry in rails.entries
-            if (entry.job, entry.incarnation) != (job.id, job.incarnation) or not asked.issuperset(entry.events)
+            if not (entry.open and (entry.job, entry.incarnation) == (job.id, job.incarnation))
+            or not asked.issuperset(entry.events)
         )
     )
 
@@ -216,7 +234,13 @@ def _tell_back(draft: Draft, job: Job, one: Occurrence) -> None:
     answer = decide(_question(draft, job, [one], draft.rails))
     draft.mark(key, _REASON[type(answer)])
     if answer.code is RailCode.NO_SWITCH_BACK:
-        draft.say(Reason.RAIL_NOOP, f"{answer.code}: {advice_for(answer)}", _cause(draft, one))
+        said = [return_advice(entry.plan) for entry in _on_die(draft, job, one)] or [advice_for(answer)]
+        draft.say(Reason.RAIL_NOOP, f"{answer.code}: {said[0]}", _cause(draft, one), _document(job))
+
+
+def _on_die(draft: Draft, job: Job, one: Occurrence) -> list[Reservation]:
+    own = draft.rails.of(job.id, job.incarnation) if draft.rails is not None else ()
+    return [e for e in own if e.open and (e.node, str(e.die_from)) == (one.key.node, one.key.where)]
 
 
 def delegate_hccs(draft: Draft, job: Job) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, job_filters
 from agent.domain.jobs.others import POD_ANNOTATIONS, refused_annotations, refused_labels
+from agent.domain.jobs.returned import rail_returned
 from agent.domain.vocab import JobId, Millis, NodeName
 
 
@@ -273,6 +274,8 @@ class JobLabels:
     """Words of annotation recover-strategy, such as `retry` and `recover-in-place`."""
     stress_test: bool = False
     """Annotation fault-agent/stress-test `on`: the job runs the online stress test now."""
+    rail_returned: tuple[str, ...] = ()
+    """Annotation fault-agent/rail-returned: plans, or single NPUs of them, that were switched back by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,9 +362,9 @@ def parse_labels(
     for key, found in filters.items():
         findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
     findings += [Finding(FindingCode.LABEL_BAD, f"PodGroup {job}", why) for why in refused_labels(labels)]
-    findings += [
-        Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", why) for why in refused_annotations(annotations)
-    ]
+    returned, unknown = rail_returned(annotations)
+    refused = (*refused_annotations(annotations), *unknown)
+    findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", why) for why in refused]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS
     settings = JobLabels(
         fault_scheduling=FaultScheduling(scheduling),
@@ -379,6 +382,7 @@ def parse_labels(
         quiet_levels=filters[FILTER_LEVELS],
         strategies=frozenset(word.strip() for word in annotations.get("recover-strategy", "").split(",")) - {""},
         stress_test=annotation("fault-agent/stress-test", "on", "off") == "on",
+        rail_returned=returned,
     )
     return settings, tuple(findings)
 

@@ -7,7 +7,8 @@ with what they looked at (`inputs`), `tables` whether several rank tables of a j
 
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.decision import RULES, LeafFault, decide, leaf_faults
-from agent.domain.rail.reservations import HoldState, RailLedger, Reservation, advance, close_job, plan_id, reserve
+from agent.domain.rail.life import LIFE, HoldState, LifeSignal
+from agent.domain.rail.reservations import RailLedger, Reservation, advance, close_job, plan_id, reserve
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -23,6 +24,7 @@ from agent.domain.rail.words import (
 )
 
 __all__ = [
+    "LIFE",
     "RULES",
     "Answer",
     "Borrow",
@@ -32,6 +34,7 @@ __all__ = [
     "FaultKind",
     "HoldState",
     "LeafFault",
+    "LifeSignal",
     "Move",
     "Noop",
     "Observe",

@@ -3,10 +3,12 @@
 The one rule: a warning never stands in a plan's way; what would is a rule.
 """
 
+from typing import Final
+
 from agent.domain.hccl import Sight
 from agent.domain.rail.case import Case, CommMode, Seat, node_envs
 from agent.domain.rail.moves import retry_constraints
-from agent.domain.rail.words import FaultKind, RailCode, RailNote
+from agent.domain.rail.words import BANDWIDTH, FaultKind, RailCode, RailNote
 from agent.domain.vocab import NodeName
 
 DEFAULT_PORT = 16666
@@ -15,13 +17,24 @@ DEFAULT_BACKUP_PORT = 16667
 """HCCL's port of a device NIC as somebody's backup."""
 
 
+_EXITS: Final = {
+    "graceExit": "Volcano asks the training to end (GracefulExit in reset-config, unless process-recover-enable is on),"
+    " then deletes its pods",
+    "forceExit": "Volcano deletes its pods at once, with no checkpoint but the last",
+    "hotSwitch": "ClusterD makes a backup pod, pauses the training and moves it there, then has the old pod deleted",
+}
+"""What the strategies of a sub-healthy job do to it (Volcano's reschedule.go, ClusterD's hot_switch_controller.go);
+`ignore` does nothing but place other jobs elsewhere first."""
+
+
 def notes_of(case: Case) -> tuple[RailNote, ...]:
     """Warnings of the plan of this case, in one fixed order."""
-    notes = [RailNote(RailCode.BANDWIDTH_HALVED, "two dies share one NIC: half the bandwidth, until repaired")]
+    notes = [BANDWIDTH]
     notes += _leaves(case)
     notes += _sharing(case)
-    if case.q.sub_health_strategy in ("graceExit", "forceExit"):
-        detail = f"subHealthyStrategy is {case.q.sub_health_strategy}: the job is ended although the borrow works"
+    exits = _EXITS.get(case.q.sub_health_strategy)
+    if exits is not None:
+        detail = f"a borrow that works makes the job sub-healthy, and by {case.q.sub_health_strategy} {exits}"
         notes.append(RailNote(RailCode.SUBHEALTH_POLICY_EXIT, detail))
     notes += [RailNote(hit.code, hit.detail) for hit in retry_constraints(case)]
     if case.q.peers is None:

@@ -5,42 +5,26 @@ HCCL keeps its own mark in process memory only and MindCluster keeps none, so th
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
-from agent.domain.rail.words import Borrow, Move, RailCode, Refuse
+from agent.domain.rail.life import HoldState, LifeSignal, step
+from agent.domain.rail.words import BANDWIDTH, Borrow, Move, RailCode, Refuse
 from agent.domain.vocab import JobId, Millis, NodeName
 
 MAX_CLOSED: Final = 256
 """Closed entries kept as history, newest first to stay."""
-MAX_OPEN: Final = 2000
-"""Held NPUs; at some 400 bytes each the ledger's ConfigMap stays under its limit of 1 MiB."""
-
-
-class HoldState(StrEnum):
-    """Life of a reservation. A plan-only borrow ends in `advised`: HCCL's own switch cannot be seen."""
-
-    OBSERVED = "observed"
-    PLANNED = "planned"
-    RESERVED = "reserved"
-    ADVISED = "advised"
-    CLOSED = "closed"
-
-
-_NEXT: Final[Mapping[HoldState, frozenset[HoldState]]] = {
-    HoldState.OBSERVED: frozenset({HoldState.PLANNED, HoldState.RESERVED, HoldState.CLOSED}),
-    HoldState.PLANNED: frozenset({HoldState.RESERVED, HoldState.CLOSED}),
-    HoldState.RESERVED: frozenset({HoldState.ADVISED, HoldState.CLOSED}),
-    HoldState.ADVISED: frozenset({HoldState.CLOSED}),
-    HoldState.CLOSED: frozenset(),
-}
+MAX_BYTES: Final = 850_000
+"""Room for held NPUs, by `weight`: below what the ledger's ConfigMap takes, some 8,000 of them. A fault of one die in a
+job of 65,536 ranks moves some 4,000."""
+_ROW: Final = 130
+_HEAD: Final = 260
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One NPU held by one plan of one incarnation of a job."""
+    """One NPU held by one plan of one incarnation of a job, or held once."""
 
     id: str
     """`<plan>/<node>/<npu>`."""
@@ -63,12 +47,14 @@ class Reservation:
     """Pairs of ranks, this one among them, that went to the backup side."""
     faults: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
+    link_back: Millis | None = None
+    """Since when its own failed link is up again; its traffic stays on the other die all the same."""
     closed_at: Millis | None = None
 
     @property
     def open(self) -> bool:
         """It still holds its NPU."""
-        return self.state is not HoldState.CLOSED
+        return self.state.holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +96,6 @@ def reserve(
     job_uid: str,
     incarnation: str,
     now: Millis,
-    state: HoldState = HoldState.PLANNED,
     extend: bool = False,
 ) -> RailLedger | Refuse:
     """Hold every NPU of a plan, or none. A plan that is already held as it stands changes nothing.
@@ -122,8 +107,12 @@ def reserve(
     known = {entry.id for entry in ledger.entries}
     fresh: dict[str, Reservation] = {}
     grown: dict[str, Reservation] = {}
+    of_rank: dict[int, list[tuple[int, int]]] = {}
+    for link in plan.links:
+        for rank in link:
+            of_rank.setdefault(rank, []).append(link)
+    seats: set[tuple[NodeName, int]] = set()
     for move in plan.moves:
-        links = tuple(link for link in plan.links if move.rank in link)
         made = Reservation(
             id=f"{name}/{move.node}/{move.npu}",
             plan=name,
@@ -138,14 +127,15 @@ def reserve(
             at=now,
             rule=plan.rule,
             reason=plan.code,
-            state=state,
+            state=HoldState.RESERVED,
             faulted=move.faulted,
-            links=links,
+            links=tuple(of_rank.get(move.rank, ())),
             faults=plan.faults,
             events=plan.events,
         )
-        if made.id in fresh or any(entry.node == move.node and entry.npu == move.npu for entry in grown.values()):
+        if (move.node, move.npu) in seats:
             return _clash(move, "this plan itself, twice")
+        seats.add((move.node, move.npu))
         held = ledger.holder(move.node, move.npu)
         if held is None and made.id not in known:
             fresh[made.id] = made
@@ -155,10 +145,30 @@ def reserve(
             grown[held.id] = _grow(held, made)
         else:
             return _clash(move, f"{held.job} (plan {held.plan}, rank {held.rank})")
-    if ledger.held + len(fresh) > MAX_OPEN:
-        return Refuse(RailCode.LEDGER_FULL, 0, f"{ledger.held} NPUs are held, {len(fresh)} more pass {MAX_OPEN}")
     kept = tuple(grown.get(entry.id, entry) for entry in ledger.entries)
-    return bounded(RailLedger(kept + tuple(fresh.values())))
+    made_of = bounded(RailLedger(kept + tuple(fresh.values())))
+    if (fresh or grown) and weight(made_of) > MAX_BYTES:
+        detail = f"{ledger.held} NPUs are held, and {len(fresh)} more would pass the {MAX_BYTES} bytes of the ledger"
+        return Refuse(RailCode.LEDGER_FULL, 0, detail)
+    return made_of
+
+
+def weight(ledger: RailLedger) -> int:
+    """Upper bound of what the held NPUs take in the ledger's text, bytes (names and references are ASCII)."""
+    total = 0
+    head: tuple[str, ...] = ()
+    marks: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    for entry in ledger.entries:
+        if not entry.open:
+            continue
+        said = (entry.plan, entry.job, entry.job_uid, entry.incarnation, entry.reason)
+        if said != head:
+            total += _HEAD + sum(map(len, said))
+        if said != head or (entry.faults, entry.events) != marks:
+            total += 30 + sum(len(text) + 3 for text in (*entry.faults, *entry.events))
+        head, marks = said, (entry.faults, entry.events)
+        total += _ROW + len(entry.node) + 8 * len(entry.links)
+    return total
 
 
 def _clash(move: Move, by: str) -> Refuse:
@@ -185,26 +195,78 @@ def _grow(held: Reservation, made: Reservation) -> Reservation:
     )
 
 
-def advance(ledger: RailLedger, plan: str, state: HoldState, *, now: Millis) -> RailLedger:
-    """Carry every open entry of a plan to `state` where that is a step of its life; other entries stay."""
-    return _changed(ledger, lambda entry: entry.plan == plan and state in _NEXT[entry.state], state, now)
-
-
-def close_incarnation(ledger: RailLedger, job: JobId, incarnation: str, *, now: Millis) -> RailLedger:
-    """That life of the job is over: HCCL's marks went with its processes, so its NPUs are free again."""
-    return _changed(ledger, lambda e: e.open and e.job == job and e.incarnation == incarnation, HoldState.CLOSED, now)
+def advance(ledger: RailLedger, plan: str, signal: LifeSignal, *, now: Millis) -> RailLedger:
+    """Give a signal to every entry of a plan; those that it means nothing to stay as they are."""
+    return _signalled(ledger, lambda entry: entry.plan == plan, signal, now)
 
 
 def close_job(ledger: RailLedger, job: JobId, *, now: Millis, keep: str = "") -> RailLedger:
-    """Close every open entry of a job but those of incarnation `keep` (none: the job is gone)."""
-    return _changed(ledger, lambda e: e.open and e.job == job and e.incarnation != keep, HoldState.CLOSED, now)
+    """A job's lives are over but for incarnation `keep` (none: the job is gone): what they hold is free again, since
+    HCCL's marks went with their processes.
+    """
+    return _signalled(ledger, lambda e: e.job == job and e.incarnation != keep, LifeSignal.NEW_LIFE, now)
 
 
-def _changed(ledger: RailLedger, wanted: Callable[[Reservation], bool], state: HoldState, now: Millis) -> RailLedger:
-    closed_at = now if state is HoldState.CLOSED else None
+def close_where(ledger: RailLedger, gone: Callable[[Reservation], bool], *, now: Millis) -> RailLedger:
+    """The same for single entries, whose own process is gone while the job lives on."""
+    return _signalled(ledger, gone, LifeSignal.NEW_LIFE, now)
+
+
+def give_back(ledger: RailLedger, ids: Collection[str], *, now: Millis) -> RailLedger:
+    """A manual return of these reservations: their links go back at both ends (HCCL refreshes the other end of a link
+    with it), so an NPU at the other end that has no link left on the backup side is free too.
+    """
+    named = [entry for entry in ledger.entries if entry.open and entry.id in ids]
+    lives = {(entry.job, entry.incarnation) for entry in named}
+    gone = {(entry.job, entry.incarnation, link) for entry in named for link in entry.links}
+    entries = []
+    for entry in ledger.entries:
+        life = (entry.job, entry.incarnation)
+        if entry.open and life in lives:
+            left = tuple(link for link in entry.links if (*life, link) not in gone)
+            if entry.id in ids or (entry.links and not left):
+                entry = _moved(entry, LifeSignal.HANDED_BACK, now)
+            elif left != entry.links:
+                entry = replace(entry, links=left)
+        entries.append(entry)
+    return _changed(ledger, tuple(entries))
+
+
+def note_link(ledger: RailLedger, ids: Collection[str], back: Millis | None) -> RailLedger:
+    """Their own links are up again since `back` (ms), or down again (None). Nothing is freed by that."""
     entries = tuple(
-        replace(entry, state=state, closed_at=closed_at) if wanted(entry) else entry for entry in ledger.entries
+        replace(entry, link_back=back) if entry.open and entry.id in ids else entry for entry in ledger.entries
     )
+    return _changed(ledger, entries)
+
+
+def borrow_of(entries: Collection[Reservation]) -> Borrow:
+    """The plan of reservations as they stand, for who has to tell it and did not make it."""
+    moves = tuple(Move(e.node, e.die_from, e.die_to, e.npu, e.rank, e.faulted) for e in entries)
+    return Borrow(
+        moves,
+        tuple(sorted({link for entry in entries for link in entry.links})),
+        (BANDWIDTH,),
+        faults=tuple(sorted({ref for entry in entries for ref in entry.faults})),
+        events=tuple(sorted({event for entry in entries for event in entry.events})),
+        detail=f"{len(moves)} ranks go to the other die of their NPU; held since before this coordinator led",
+    )
+
+
+def _signalled(
+    ledger: RailLedger, wanted: Callable[[Reservation], bool], signal: LifeSignal, now: Millis
+) -> RailLedger:
+    return _changed(ledger, tuple(_moved(entry, signal, now) if wanted(entry) else entry for entry in ledger.entries))
+
+
+def _moved(entry: Reservation, signal: LifeSignal, now: Millis) -> Reservation:
+    state = step(entry.state, signal)
+    if state is None:
+        return entry
+    return replace(entry, state=state, closed_at=None if state.holds else now)
+
+
+def _changed(ledger: RailLedger, entries: tuple[Reservation, ...]) -> RailLedger:
     return ledger if entries == ledger.entries else bounded(RailLedger(entries))
 
 

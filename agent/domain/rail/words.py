@@ -3,11 +3,12 @@
 The one rule: every answer carries the number and code of the rule that gave it, and what was looked at before.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from agent.domain.vocab import Millis, NodeName
+from agent.domain.vocab import RAIL_RETURNED, Millis, NodeName
 
 
 class RailCode(StrEnum):
@@ -132,6 +133,10 @@ class RailNote:
 
     code: RailCode
     detail: str
+
+
+BANDWIDTH: Final = RailNote(RailCode.BANDWIDTH_HALVED, "two dies share one NIC: half the bandwidth, until repaired")
+"""The warning that every borrow carries."""
 
 
 class Outcome(StrEnum):
@@ -270,7 +275,20 @@ def advice_for(answer: Answer) -> str:
     """What a person should do about an answer, in a sentence or two; empty when there is nothing to do."""
     if not isinstance(answer, Borrow):
         return _ADVICE.get(answer.code, "")
+    return borrow_advice(note.code for note in answer.warnings)
+
+
+def borrow_advice(warnings: Iterable[str]) -> str:
+    """What a person should do about a borrow with these warnings (their codes)."""
     text = "Save a checkpoint soon, then repair the link. HCCL does not switch back by itself."
-    if any(note.code is RailCode.SUBHEALTH_POLICY_EXIT for note in answer.warnings):
+    if RailCode.SUBHEALTH_POLICY_EXIT in set(warnings):
         text += " The job's subHealthyStrategy ends it: the borrow buys time only until it is rescheduled."
     return text
+
+
+def return_advice(plan: str) -> str:
+    """What a person should do once the link of a borrow is up again (rule 4)."""
+    return (
+        f"The link is up again, traffic of plan {plan} stays on the other die: save a checkpoint (a return that fails"
+        f" ends the job), check the repair, return by hand, then record it: {RAIL_RETURNED}={plan}."
+    )

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from kubebuilders import a_config_map
 from rig import Disk, Rig
 
+from agent.wire.railfile import decode_ledger
+
 LINK = "81078603"
 PLAN = "train/fault-agent-rail-demo"
 RAILS = "fault-agent/fault-agent-rails"
@@ -89,8 +91,8 @@ async def test_in_mode_source_an_npu_that_was_moved_as_a_peer_takes_more_links()
     assert await answers(rig) == [("n0/0", "rule 28 BORROW"), ("n1/0", "rule 28 BORROW")]
     data = await rig.data(RAILS)
     assert data is not None
-    held = orjson.loads(data["ledger.json"])["entries"]
-    assert sorted((one["node"], one["npu"]) for one in held) == [("n0", 0), ("n1", 0), ("n2", 0), ("n3", 0)]
+    held = decode_ledger(data["ledger.json"], "solo").entries
+    assert sorted((one.node, one.npu) for one in held) == [("n0", 0), ("n1", 0), ("n2", 0), ("n3", 0)]
 
 
 async def test_a_table_that_contradicts_itself_refuses_by_that_name() -> None:

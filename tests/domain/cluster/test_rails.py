@@ -92,7 +92,8 @@ async def held(rig: Rig) -> list[tuple[str, int, str]]:
     data = await rig.data(RAILS)
     if data is None:
         return []
-    return [(one["node"], one["npu"], one["state"]) for one in json.loads(data["ledger.json"])["entries"]]
+    plans = json.loads(data["ledger.json"])["plans"]
+    return [(one["node"], one["die"] // 2, one["state"]) for plan in plans for one in plan["npus"]]
 
 
 async def test_a_link_that_outlasts_the_retransmission_is_borrowed_at_both_ends() -> None:
@@ -137,6 +138,21 @@ async def test_faults_of_one_window_are_judged_together_and_a_later_one_apart() 
     await rig.run()
     advised = [row for row in rail(rig) if row[1] != "RAIL_OBSERVING"]
     assert [second for second, _, _ in advised] == [10.517, 10.517, 12.517]
+
+
+async def test_a_flap_in_the_window_of_a_borrow_is_told_to_need_none() -> None:
+    rig = a3()
+    probes(rig, 0)
+    down(rig, 1)
+    down(rig, 2, "n1", 2)
+    rig.clear(LINK, 3, node="n1", device=2)
+    rig.tick(60)
+    await rig.run()
+    assert [row for row in rail(rig) if row[1] != "RAIL_OBSERVING"] == [
+        (8.517, "RAIL_ADVISED", "rule 28 BORROW"),
+        (8.517, "RAIL_NOOP", "rule 3 CLEAR"),
+    ]
+    assert {node for node, _, _ in await held(rig)} == {"n0", "n2", "n3"}
 
 
 async def test_without_fresh_link_facts_the_borrow_is_refused_by_name() -> None:
@@ -214,7 +230,7 @@ async def test_a_new_life_of_the_job_frees_what_the_old_one_held() -> None:
         rig.apply(pod(number, life=2), 50)
     rig.tick(60)
     await rig.run()
-    assert {state for _, _, state in await held(rig)} == {"closed"}
+    assert {state for _, _, state in await held(rig)} == {"superseded"}
 
 
 async def test_a_job_that_is_gone_frees_its_npus() -> None:
@@ -227,7 +243,7 @@ async def test_a_job_that_is_gone_frees_its_npus() -> None:
     rig.delete("PodGroup", "train", DEMO_GROUP, 41)
     rig.tick(60)
     await rig.run()
-    assert {state for _, _, state in await held(rig)} == {"closed"}
+    assert {state for _, _, state in await held(rig)} == {"superseded"}
 
 
 async def test_an_unreadable_book_of_npus_refuses_and_is_not_overwritten() -> None:

@@ -12,16 +12,8 @@ from agent.domain.events import Link
 from agent.domain.hccl import env_from
 from agent.domain.rail import RULES, LeafFault, decide, leaf_faults
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
-from agent.domain.rail.reservations import (
-    HoldState,
-    RailLedger,
-    Reservation,
-    advance,
-    close_incarnation,
-    close_job,
-    plan_id,
-    reserve,
-)
+from agent.domain.rail.life import HoldState
+from agent.domain.rail.reservations import RailLedger, Reservation, close_job, reserve
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -395,6 +387,8 @@ def test_no_fault_at_all_is_nothing_to_do() -> None:
         ({"faults": (fault(kind="leaf_switch"), fault(device=2, kind="leaf_switch"))}, "LEAF_SWITCH"),
         ({"sub_health_strategy": "graceExit"}, "SUBHEALTH_POLICY_EXIT"),
         ({"sub_health_strategy": "forceExit"}, "SUBHEALTH_POLICY_EXIT"),
+        ({"sub_health_strategy": "hotSwitch"}, "SUBHEALTH_POLICY_EXIT"),
+        ({"sub_health_strategy": "ignore"}, None),
         ({"host_plane_ok": None}, "NOT_JUDGED"),
         ({"op_constraints_ok": None}, "NOT_JUDGED"),
         ({"retries_used": None}, "NOT_JUDGED"),
@@ -417,6 +411,21 @@ def test_a_plan_carries_its_warnings(given_: dict[str, Any], code: str | None) -
     others = {name: value for name, value in given_.items() if name != "faults"}
     codes = {str(note.code) for note in borrowed(question(*faults, **others)).warnings}
     assert codes == {"BANDWIDTH_HALVED", "PEERS_ASSUMED"} | ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "what"),
+    [
+        pytest.param("graceExit", "asks the training to end", id="graceExit"),
+        pytest.param("forceExit", "deletes its pods at once", id="forceExit"),
+        pytest.param("hotSwitch", "makes a backup pod", id="hotSwitch"),
+    ],
+)
+def test_the_warning_says_what_the_job_s_strategy_will_do(strategy: str, what: str) -> None:
+    notes = borrowed(question(fault(), sub_health_strategy=strategy)).warnings
+    (exits,) = (note.detail for note in notes if note.code is RailCode.SUBHEALTH_POLICY_EXIT)
+    assert strategy in exits
+    assert what in exits
 
 
 def test_what_is_not_given_is_said_not_to_be_judged_in_the_checks_too() -> None:
@@ -580,9 +589,9 @@ def test_edge_12_a_second_job_cannot_borrow_on_the_same_npu() -> None:
 def test_edge_13_a_restart_of_the_job_frees_its_npus_but_not_the_dead_die() -> None:
     after = taken(question(fault()))
     assert refused(question(fault(event="new"), incarnation="second", ledger=after)).code is RailCode.ALREADY_BORROWED
-    closed = close_incarnation(after, JOB, "first", now=NOW)
+    closed = close_job(after, JOB, now=NOW, keep="second")
     assert borrowed(question(fault(), incarnation="second", ledger=closed)).links == ((0, 8), (0, 12))
-    assert [entry.state for entry in closed.entries] == [HoldState.CLOSED] * 3
+    assert [entry.state for entry in closed.entries] == [HoldState.SUPERSEDED] * 3
     pair = question(fault(device=1), incarnation="second", ledger=closed, links=links(n0_0=DOWN))
     assert refused(pair).code is RailCode.BACKUP_LINK_DOWN
 
@@ -774,7 +783,7 @@ held_entries = st.lists(
         die=st.sampled_from([2, 3]),
         job=st.sampled_from([JOB, OTHER]),
         faulted=st.booleans(),
-        state=st.sampled_from([HoldState.ADVISED, HoldState.CLOSED]),
+        state=st.sampled_from([HoldState.ADVISED, HoldState.SUPERSEDED]),
     ),
     max_size=2,
     unique_by=lambda entry: entry.node,
@@ -882,69 +891,3 @@ def test_half_of_one_parity_and_two_or_more_make_a_leaf_fault(
 def test_three_of_eight_even_dies_are_not_yet_a_leaf() -> None:
     assert leaf_faults({(N0, 0), (N0, 2), (N0, 4)}, {N0: range(16)}) == ()
     assert leaf_faults({(N1, 0), (N1, 2)}, {N0: range(4)}) == ()
-
-
-# --- the ledger -----------------------------------------------------------------------------------------------------
-
-
-def test_a_plan_is_held_whole_with_what_is_needed_to_explain_it() -> None:
-    made = taken(question(fault()))
-    name = plan_id(JOB, "first", ["1:0:0:0"])
-    assert [entry.id for entry in made.entries] == [f"{name}/n0/0", f"{name}/n2/0", f"{name}/n3/0"]
-    assert [entry.faulted for entry in made.entries] == [True, False, False]
-    assert made.entries[1].links == ((0, 8),)
-    assert {(entry.rule, entry.reason, entry.state) for entry in made.entries} == {(28, "BORROW", HoldState.PLANNED)}
-
-
-def test_the_same_plan_again_changes_nothing() -> None:
-    made = taken(question(fault()))
-    assert taken(question(fault()), made) == made
-
-
-def test_one_held_npu_refuses_the_whole_plan() -> None:
-    ledger = book(held(N3, job=OTHER, rank=3))
-    answer = reserve(ledger, borrowed(question(fault())), job=JOB, job_uid="u", incarnation="first", now=NOW)
-    assert isinstance(answer, Refuse)
-    assert answer.code is RailCode.PEER_ALREADY_BORROWED
-    assert "train/other" in answer.detail
-
-
-def test_a_plan_that_was_closed_is_not_taken_up_again() -> None:
-    closed = close_job(taken(question(fault())), JOB, now=NOW)
-    answer = reserve(closed, borrowed(question(fault())), job=JOB, job_uid="u", incarnation="first", now=NOW)
-    assert isinstance(answer, Refuse)
-    assert said(decide(question(fault(), ledger=closed))) == ("Noop", 2, "ALREADY_DONE")
-
-
-def test_a_reservation_goes_through_its_life_in_order() -> None:
-    made = taken(question(fault()))
-    plan = made.entries[0].plan
-    assert advance(made, plan, HoldState.ADVISED, now=NOW) is made
-    reserved = advance(made, plan, HoldState.RESERVED, now=NOW)
-    advised = advance(reserved, plan, HoldState.ADVISED, now=NOW)
-    assert {entry.state for entry in advised.entries} == {HoldState.ADVISED}
-    closed = advance(advised, plan, HoldState.CLOSED, now=Millis(NOW + 5))
-    assert {entry.closed_at for entry in closed.entries} == {NOW + 5}
-    assert advance(closed, plan, HoldState.RESERVED, now=NOW) is closed
-
-
-def test_closing_a_job_can_keep_its_present_life() -> None:
-    ledger = book(held(N0), held(N1, id="b", incarnation="second"), held(N2, id="c", job=OTHER))
-    left = close_job(ledger, JOB, now=NOW, keep="second")
-    assert [entry.open for entry in left.entries] == [False, True, True]
-
-
-def test_history_is_bounded_and_held_npus_are_not() -> None:
-    old = [held(N0, n, 2 * n, id=str(n), state=HoldState.CLOSED, closed_at=Millis(NOW + n)) for n in range(300)]
-    kept = close_job(book(held(N1, id="open"), *old, held(N2, id="last", job=OTHER)), OTHER, now=Millis(NOW + 999))
-    closed = [entry.id for entry in kept.entries if not entry.open]
-    assert len(closed) == 256
-    assert (closed[0], closed[-1]) == ("45", "last")
-    assert [entry.id for entry in kept.entries if entry.open] == ["open"]
-
-
-def test_a_full_ledger_refuses() -> None:
-    full = book(*(held(NodeName(f"x{n}"), id=str(n)) for n in range(1998)))
-    answer = reserve(full, borrowed(question(fault())), job=JOB, job_uid="u", incarnation="first", now=NOW)
-    assert isinstance(answer, Refuse)
-    assert answer.code is RailCode.LEDGER_FULL

@@ -1,0 +1,123 @@
+"""`fault-agent rail status`: who borrowed, since when, why, what is left, and what to do next."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Command, a_recording
+
+from agent.app.bootstrap import SoloOrder, replay_solo, scenario
+from agent.app.settings import Settings
+
+JOB = "train/pretrain-a3-a3d0b5c2-7e14-4f0a-9c31-5b8e2f6a1d70"
+PLAN = "5b30b0639c8b"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command(capsys, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the shipped scenario: one borrow, whose link is back at its end."""
+    out = tmp_path_factory.mktemp("night") / "out"
+    events, cluster, _ = scenario()
+    replay_solo(SoloOrder(events, cluster, out, Settings()), lambda _: None, lambda _: None, lambda _: None)
+    return out
+
+
+def test_it_tells_who_has_borrowed_since_when_why_and_what_to_do(call: Command, night: Path) -> None:
+    code, out, err = call("rail", "status", "--out", night)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:8] == [
+        f"{JOB}  3 NPUs held, 5 of its 8 left",
+        f"  plan {PLAN}  advised since 2026-01-01 00:07:50.065Z, rule 28 BORROW",
+        "    because   a3-node-0/network/2/81078603@1767226040000",
+        "    a3-node-0 NPU 1  die 2→3  rank 2  its own link failed, up again since 2026-01-01 00:09:20.000Z",
+        "    a3-node-2 NPU 1  die 2→3  rank 10  moved as the other end",
+        "    a3-node-3 NPU 1  die 2→3  rank 14  moved as the other end",
+        "    links     2-10, 2-14",
+        "    warnings  BANDWIDTH_HALVED: two dies share one NIC: half the bandwidth, until repaired",
+    ]
+    assert "    advice    The link is up again" in out
+    assert lines[-1] == (
+        f"    record    kubectl -n train annotate podgroup {JOB.partition('/')[2]}"
+        f" fault-agent/rail-returned={PLAN} --overwrite"
+    )
+
+
+def test_for_machines_it_is_one_object_with_every_npu(call: Command, night: Path) -> None:
+    code, out, _ = call("rail", "status", "--out", night, "--json")
+    assert code == 0
+    found: dict[str, Any] = json.loads(out)
+    assert (found["ledger"], found["held"]) == ("read", 3)
+    assert found["room"]["of"] == 850_000
+    (job,) = found["jobs"]
+    assert (job["job"], job["npus"], job["left"]) == (JOB, 8, 5)
+    (plan,) = job["plans"]
+    assert {key: plan[key] for key in ("plan", "state", "since", "rule", "code", "overdue", "returnable")} == {
+        "plan": PLAN,
+        "state": "advised",
+        "since": "2026-01-01T00:07:50.065Z",
+        "rule": 28,
+        "code": "BORROW",
+        "overdue": False,
+        "returnable": True,
+    }
+    assert plan["npus"][0] == {
+        "node": "a3-node-0",
+        "npu": 1,
+        "device_from": 2,
+        "device_to": 3,
+        "rank": 2,
+        "faulted": True,
+        "links": [[2, 10], [2, 14]],
+        "link_back": "2026-01-01T00:09:20.000Z",
+    }
+    assert job["newest"]["plan"] == PLAN
+    assert (job["waiting"], job["history"]) == ([], [])
+
+
+@pytest.mark.parametrize("name", [JOB, "pretrain-a3", "train/pretrain-a3"])
+def test_one_job_can_be_asked_for_by_its_names(call: Command, night: Path, name: str) -> None:
+    _, out, _ = call("rail", "status", "--out", night, "--job", name, "--json")
+    assert [one["job"] for one in json.loads(out)["jobs"]] == [JOB]
+
+
+def test_another_job_has_nothing(call: Command, night: Path) -> None:
+    code, out, _ = call("rail", "status", "--out", night, "--job", "finetune-a2")
+    assert (code, out) == (0, "Nothing is known of rails of finetune-a2.\n")
+
+
+def test_where_nothing_was_ever_asked_it_says_so(call: Command, tmp_path: Path) -> None:
+    files = a_recording(tmp_path)
+    call.replay(files)
+    code, out, _ = call("rail", "status", "--out", files / "out")
+    assert code == 0
+    assert out.startswith("No rail of a job is borrowed, waited for or refused")
+    _, out, _ = call("rail", "status", "--out", files / "out", "--json")
+    assert json.loads(out) == {"ledger": "absent", "held": 0, "room": {"used": 0, "of": 850_000}, "jobs": []}
+
+
+def test_a_ledger_that_cannot_be_read_is_told_and_costs_the_exit_code(
+    call: Command, night: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "out" / "fault-agent"
+    place.mkdir(parents=True)
+    whole = json.loads((night / "fault-agent" / "fault-agent-rails.json").read_text())
+    whole["data"]["ledger.json"] = "{"
+    (place / "fault-agent-rails.json").write_text(json.dumps(whole))
+    (tmp_path / "out" / "audit.jsonl").write_bytes((night / "audit.jsonl").read_bytes())
+    code, out, err = call("rail", "status", "--out", tmp_path / "out")
+    assert code == 1
+    assert out.startswith("The ledger of borrowed NPUs cannot be read: no borrow is planned until")
+    assert "fault-agent-rails" in err
+
+
+def test_a_folder_and_services_are_not_asked_together(call: Command, night: Path) -> None:
+    code, _, err = call("rail", "status", "--out", night, "--config", "agent.yaml")
+    assert code == 2
+    assert "either --out" in err
