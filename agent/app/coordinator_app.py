@@ -300,8 +300,11 @@ class Coordinator:
         return jobs.node(node) is not None or next(iter(jobs.nodes()), None) is None
 
     def _note_gone(self, job: JobId) -> None:
-        """A job that is no more leaves remain-retry-times, also when it went while nobody was looking."""
-        if self.book.jobs.job(job) is not None:
+        """A job that is no more leaves remain-retry-times, also when it went while nobody was looking. One that still
+        has pods is on its way out, or its PodGroup is not shown to us.
+        """
+        jobs = self.book.jobs
+        if jobs.job(job) is not None or jobs.pods_of(job):
             self._press.gone.discard(job)
         elif job not in self._press.gone:
             self._press.gone.add(job)
@@ -366,7 +369,7 @@ class Coordinator:
             done, verdict = await self._press.publish(kind, job, now)
             if verdict.ledgers:
                 self._take(verdict, job, {})
-                self._jobs.add(job)
+                self._jobs.update(verdict.ledgers)
             if done is not None:
                 span.set(document=done.place, reason=str(done.reason))
                 self._told(kind, job, done, now, trace)

@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
 from agent.app.publisher import Documents, Published, Publisher, Rendered
-from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen
+from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen, records_seen
 from agent.domain.rail.reservations import HoldState, advance
+from agent.domain.reschedule import JobRecords
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.errors import BadDocument
@@ -46,6 +47,7 @@ class Press:
         self._ledgers = ledgers
         self._wishes = wishes
         self._publisher = Publisher(store, book.cluster_id)
+        self._shown = docs.NodesShown()
         self.gone: set[JobId] = set()
         """Jobs that were there and are no more: they leave remain-retry-times."""
 
@@ -62,34 +64,43 @@ class Press:
             return None, Verdict()
         match kind:
             case Shared.VCJOB:
-                wishes = self._wishes
-                done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, self._vcjob, wishes.vcjob)
-                return done, Verdict()
+                return await self._publish_vcjob(), Verdict()
             case Shared.RECORDS:
-                return await self._publish_records(), Verdict()
+                return await self._publish_records()
             case "plan":
                 return await self._publish_plan(job, now), Verdict()
             case _:
                 return await self._publish_reset(job, now)
 
-    def _vcjob(self, live: ConfigMap | None) -> Rendered:
-        if live is not None:
-            self.look_for_volcano(live)
-        barred = docs.barred(live, self._wishes.manager, self._wishes.vcjob_sole, self.book.limits.volcano is True)
-        return barred or docs.render_vcjob(self.book, frozenset(self.gone), live)
+    async def _publish_vcjob(self) -> Published:
+        wishes, gone = self._wishes, frozenset(self.gone)
 
-    async def _publish_records(self) -> Published | None:
+        def render(live: ConfigMap | None) -> Rendered:
+            if live is not None:
+                self.look_for_volcano(live)
+            barred = docs.barred(live, wishes.manager, wishes.vcjob_sole, self.book.limits.volcano is True)
+            return barred or docs.render_vcjob(self.book, gone, live, self._shown)
+
+        done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, render, wishes.vcjob)
+        if done.reason in _SEEN:
+            self.gone -= gone  # an entry that comes later under such a name is somebody else's
+        return done
+
+    async def _publish_records(self) -> tuple[Published | None, Verdict]:
         wishes = self._wishes
-        if not any(ledger.records for ledger in self.book.ledgers.values()):
-            return None
+        if not any(ledger.records and ledger.records.records for ledger in self.book.ledgers.values()):
+            return None, Verdict()
+        found: dict[JobId, JobRecords] = {}
 
         def render(live: ConfigMap | None) -> Rendered:
             barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
-            return barred or docs.render_reschedule(self.book, live)
+            return barred or docs.render_reschedule(self.book, live, found)
 
-        return await self._publisher.publish(
+        done = await self._publisher.publish(
             wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
         )
+        seen = done.reason in (Reason.WRITTEN, Reason.UNCHANGED)
+        return done, records_seen(self.book, found) if seen else Verdict()
 
     async def _publish_reset(self, job_id: JobId, now: Millis) -> tuple[Published | None, Verdict]:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)

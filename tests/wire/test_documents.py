@@ -98,32 +98,40 @@ RETRY = '{"train/demo-1":{"UUID":"1","Times":3}}'
 
 def test_remain_retry_times_of_the_worked_case() -> None:
     assert encode_retry_times({"train/demo-1": RetryTimes("1", 3)}) == RETRY
-    assert decode_retry_times(RETRY) == {"train/demo-1": RetryTimes("1", 3)}
+    assert decode_retry_times(RETRY) == ({"train/demo-1": RetryTimes("1", 3)}, ())
 
 
 def test_remain_retry_times_is_valid_json_even_with_no_job() -> None:
     assert encode_retry_times({}) == "{}"
-    assert decode_retry_times("") == {}
+    assert decode_retry_times("") == ({}, ())
 
 
 def test_remain_retry_times_lets_null_entries_go_and_keeps_unknown_keys() -> None:
-    left = decode_retry_times('{"b":{"uuid":"u","Times":1,"new":[1]},"a":null}')
+    left, wrong = decode_retry_times('{"b":{"uuid":"u","Times":1,"new":[1]},"a":null}')
+    assert [error.place for error in wrong] == ["/a"]
     assert encode_retry_times(left) == '{"b":{"UUID":"u","Times":1,"new":[1]}}'
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("entry", "place"),
     [
-        ('{"ns/a":{"Times":"3"}}', "/ns~1a/Times"),
-        ('{"ns/a":[]}', "/ns~1a"),
-        ("[]", "/"),
-        ('{"a":{"UUID":1}}', "/a/UUID"),
+        ('"ns/a":{"Times":"3"}', "/ns~1a/Times"),
+        ('"ns/a":{"Times":1.0}', "/ns~1a/Times"),
+        ('"ns/a":[]', "/ns~1a"),
+        ('"a":{"UUID":1}', "/a/UUID"),
+        ('"a":null', "/a"),
     ],
 )
-def test_retry_times_of_a_wrong_type_name_their_place(text: str, place: str) -> None:
-    with pytest.raises(BadDocument) as caught:
+def test_an_entry_that_go_refuses_names_its_place_and_costs_no_other(entry: str, place: str) -> None:
+    left, wrong = decode_retry_times(f'{{{entry},"ns/b":{{"UUID":"u","Times":9007199254740993}}}}')
+    assert left == {"ns/b": RetryTimes("u", 9007199254740993)}
+    assert [error.place for error in wrong] == [place]
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "null", "7"])
+def test_retry_times_that_are_no_object_are_refused(text: str) -> None:
+    with pytest.raises(BadDocument):
         decode_retry_times(text)
-    assert caught.value.place == place
 
 
 RECORDS = (

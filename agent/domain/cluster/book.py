@@ -99,6 +99,8 @@ class ClusterBook:
         self.rails: RailLedger | None = RailLedger()
         """None: the ledger could not be read, and no borrow is planned."""
         self.entries: dict[NodeName, FaultNodeEntry] = {}
+        self.judged: set[NodeName] = set()
+        """Nodes that were decided since the ledgers were read; an element of any other in `fault-node` is not ours."""
         self.tables: dict[tuple[str, str], RankTable] = {}
         """(namespace, job name) -> its rank table, completed ones only."""
         self.plans: dict[JobId, RailPlan] = {}
@@ -148,6 +150,7 @@ class ClusterBook:
         self.told.clear()
         for table in (self.entries, self.plans, self.deadlines, self.wakes, self.former):
             table.clear()
+        self.judged.clear()
         self.known_records.clear()
         self.known_retries.clear()
         self.frozen.clear()
@@ -168,6 +171,7 @@ def evolve(book: ClusterBook, verdict: Verdict) -> None:
         _put(book.deadlines, job, deadline)
     for node, wake in verdict.wakes.items():
         _put(book.wakes, node, wake)
+        book.judged.add(node)
     for node, entry in verdict.entries.items():
         _put(book.entries, node, entry)
         book.changed.add(Shared.VCJOB)
