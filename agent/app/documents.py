@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.app.publisher import Rendered
 from agent.domain.cluster import ClusterBook, first_retries
-from agent.domain.faultnodes import FaultNodeEntry, same_but_time, with_keys_of_others
+from agent.domain.faultnodes import FaultNodeEntry, has_keys_of_others, same_but_time, with_keys_of_others
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
 from agent.domain.reschedule import MAX_RECORDS, JobRecords, RetryTimes
@@ -77,8 +77,8 @@ def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | N
     """
     if vcjob is not None:
         with suppress(BadDocument):
-            entries = decode_fault_nodes(vcjob.data.get(FAULT_NODE, ""))
-            book.entries.update({entry.node: entry for entry in entries})
+            for entry in decode_fault_nodes(vcjob.data.get(FAULT_NODE, "")):
+                book.entries[entry.node] = with_keys_of_others(entry, None)
         with suppress(BadDocument):
             for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, ""))[0].items():
                 book.known_retries[JobId(job)] = (left.uid, left.times)
@@ -104,13 +104,22 @@ def barred(live: ConfigMap | None, manager: str, sole_writer: bool, declared: bo
     )
 
 
+def _foreign(live: ConfigMap | None, *ours: str) -> dict[str, str]:
+    """What others hold of the room: their keys, and binary ones too, as long as they are written."""
+    if live is None:
+        return {}
+    return {key: value for key, value in live.data.items() if key not in ours} | dict(
+        live.extra.get("binaryData") or {}
+    )
+
+
 def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | None, shown: NodesShown) -> Rendered:
     """`vcjob-fault-npu-cm`: every faulty node, and the remaining retries of every job we know.
 
     The retries have room before the nodes: a job that is missing there is set to Failed, a node's details are news.
     """
     data = live.data if live is not None else {}
-    foreign = {key: value for key, value in data.items() if key not in (FAULT_NODE, RETRY_TIMES)}
+    foreign = _foreign(live, FAULT_NODE, RETRY_TIMES)
     retries, said = _retries(book, gone, data.get(RETRY_TIMES, ""), budget_beside(foreign))
     entries, problem = _entries(book, data.get(FAULT_NODE, ""), shown)
     trimmed = trim_fault_nodes(entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
@@ -133,8 +142,12 @@ def _entries(book: ClusterBook, text: str, shown: NodesShown) -> tuple[dict[Node
     except BadDocument as error:
         return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",)
     others = {node: entry for node, entry in live.items() if node not in book.judged}
-    ours = {node: with_keys_of_others(entry, live.get(node)) for node, entry in book.entries.items()}
-    return {**ours, **others}, ()
+    more = {
+        node: with_keys_of_others(book.entries[node], entry)
+        for node, entry in live.items()
+        if node in book.entries and has_keys_of_others(entry)
+    }
+    return {**book.entries, **more, **others}, ()
 
 
 def _at_its_time(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:
@@ -203,7 +216,7 @@ def render_reschedule(book: ClusterBook, live: ConfigMap | None, found: dict[Job
     for job, ledger in book.ledgers.items():
         if ledger.records is not None and (ledger.records.records or job in jobs):
             jobs[job] = merge_records(jobs.get(job), ledger.records)
-    foreign = {key: value for key, value in data.items() if key != RECORDS}
+    foreign = _foreign(live, RECORDS)
     trimmed = trim_records(jobs, budget_beside(foreign, RECORDS_LIMIT))
     if not trimmed.fits:
         detail = f"its other keys hold {data_bytes(foreign)} bytes and leave no room for a record; it stays as it is"

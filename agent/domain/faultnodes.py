@@ -164,20 +164,22 @@ def _all(*several: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(sorted(names, key=lambda name: _by_device((name, "")))) or None
 
 
+def has_keys_of_others(entry: FaultNodeEntry) -> bool:
+    """Whether the entry or one of its devices has keys that nobody here knows, or level fields that disagree."""
+    return bool(entry.extra) or any(device.extra or device.differing for device in entry.devices or ())
+
+
 def with_keys_of_others(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:
     """The entry with the unknown keys that the live element has, for the node and for each of its devices."""
     known = {} if live is None else {(one.npu_name, one.fault_type): one.extra for one in live.devices or ()}
+    devices = tuple(replace(one, extra=known.get((one.npu_name, one.fault_type), {})) for one in entry.devices or ())
     extra = {} if live is None else live.extra
-    mine = entry.devices or ()
-    if entry.extra == extra and all(one.extra == known.get((one.npu_name, one.fault_type), {}) for one in mine):
-        return entry
-    devices = tuple(replace(one, extra=known.get((one.npu_name, one.fault_type), {})) for one in mine)
     return replace(entry, extra=extra, devices=None if entry.devices is None else devices)
 
 
 def same_but_time(one: FaultNodeEntry, other: FaultNodeEntry) -> bool:
     """Whether two entries say the same, their UpdateTime aside."""
-    return replace(one, update_time=0) == replace(other, update_time=0)
+    return one == (other if other.update_time == one.update_time else replace(other, update_time=one.update_time))
 
 
 def with_update_time(previous: FaultNodeEntry | None, entry: FaultNodeEntry, now: Millis) -> FaultNodeEntry:

@@ -9,11 +9,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from agent.domain.faultnodes import LOSS, FaultDevice, FaultNodeEntry
+from agent.domain.faultnodes import LOSS, FaultDevice, FaultNodeEntry, has_keys_of_others
 from agent.domain.reschedule import JobRecords
 from agent.domain.vocab import CHIP_LEVELS
 from agent.wire import gojson
-from agent.wire.documents import fault_device_object, fault_node_text, job_object, record_object
+from agent.wire.documents import (
+    TEXTS_KEPT,
+    fault_device_object,
+    fault_node_object,
+    job_object,
+    record_object,
+)
 
 RECORDS_LIMIT: Final = 950 * 1024
 """Bytes of `recent-reschedule-records` (volcano rescheduling type.go:78)."""
@@ -149,22 +155,27 @@ def trim_fault_nodes(entries: Iterable[FaultNodeEntry], limit: int = DATA_LIMIT)
     Among equals those late in the alphabet go first.
     """
     nodes = sorted(entries, key=lambda entry: entry.node)
-    sizes = [_length(fault_node_text(node)) for node in nodes]
-    total = sum(sizes) + max(len(nodes) - 1, 0) + 2
+    measured = [_measured(node) for node in nodes]
+    smallest = sum(body for body, _ in measured) + max(len(nodes) - 1, 0) + 2
+    total = smallest + sum(sum(sizes) + max(len(sizes) - 1, 0) for _, sizes in measured)
     if total <= limit:
         return TrimmedNodes(tuple(nodes), 0, 0, 0, total)
-    devices = [[_device_size(device) for device in node.devices or ()] for node in nodes]
-    bodies = [whole - sum(found) - max(0, len(found) - 1) for whole, found in zip(sizes, devices, strict=True)]
-    smallest = sum(bodies) + max(len(nodes) - 1, 0) + 2
-    if smallest <= limit:
-        total, cut = _cut_devices(nodes, devices, total, limit)
-        kept = (_without(node, n, cut) for n, node in enumerate(nodes))
-        return TrimmedNodes(tuple(kept), len(cut), 0, 0, total)
-    return _cut_nodes(nodes, bodies, smallest, limit)
+    if smallest > limit:
+        return _cut_nodes(nodes, [body for body, _ in measured], smallest, limit)
+    total, cut = _cut_devices(nodes, [sizes for _, sizes in measured], total, limit)
+    return TrimmedNodes(tuple(_without(node, n, cut) for n, node in enumerate(nodes)), len(cut), 0, 0, total)
 
 
-def _length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def _measured(node: FaultNodeEntry) -> tuple[int, tuple[int, ...]]:
+    """Bytes of the element without its devices, and of each of these."""
+    return _measure(node) if has_keys_of_others(node) else _kept_measure(node)
+
+
+def _measure(node: FaultNodeEntry) -> tuple[int, tuple[int, ...]]:
+    return gojson.size(fault_node_object(_without_devices(node))), tuple(map(_device_size, node.devices or ()))
+
+
+_kept_measure = lru_cache(maxsize=TEXTS_KEPT)(_measure)
 
 
 def _cut_devices(
@@ -190,28 +201,27 @@ def _cut_devices(
 def _cut_nodes(nodes: Sequence[FaultNodeEntry], bodies: Sequence[int], total: int, limit: int) -> TrimmedNodes:
     """No device element has room: some nodes, or all, keep name and state alone."""
     mildest = sorted(range(len(nodes)), key=lambda n: (LOSS.get(nodes[n].health, 0), -n))
-    told: dict[int, FaultNodeEntry] = {n: _without_devices(node) for n, node in enumerate(nodes)}
-    bare: dict[int, int] = {}
+    bare: dict[int, tuple[FaultNodeEntry, int]] = {}
     for n in mildest:
         if total <= limit:
             break
-        told[n] = FaultNodeEntry(nodes[n].node, nodes[n].health, bare=True, extra=nodes[n].extra)
-        bare[n] = _length(fault_node_text(told[n]))
-        total -= bodies[n] - bare[n]
+        short = FaultNodeEntry(nodes[n].node, nodes[n].health, bare=True, extra=nodes[n].extra)
+        bare[n] = short, gojson.size(fault_node_object(short))
+        total -= bodies[n] - bare[n][1]
+    left_out: set[int] = set()
     for n in mildest:
         if total <= limit:
             break
-        del told[n]
-        total -= bare[n] + (1 if told else 0)
-    left_out = len(nodes) - len(told)
+        left_out.add(n)
+        total -= bare[n][1] + (1 if len(left_out) < len(nodes) else 0)
+    told = (bare[n][0] if n in bare else _without_devices(node) for n, node in enumerate(nodes) if n not in left_out)
     dropped = sum(len(node.devices or ()) for node in nodes)
-    return TrimmedNodes(tuple(told.values()), dropped, len(bare) - left_out, left_out, total)
+    return TrimmedNodes(tuple(told), dropped, len(bare) - len(left_out), len(left_out), total)
 
 
 def _device_size(device: FaultDevice) -> int:
-    if device.extra or device.differing:
-        return gojson.size(fault_device_object(device))
-    return _kept_device_size(device)
+    plain = not device.extra and not device.differing
+    return _kept_device_size(device) if plain else gojson.size(fault_device_object(device))
 
 
 @lru_cache(maxsize=4096)

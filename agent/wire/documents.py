@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
+from agent.domain.faultnodes import FaultDevice, FaultNodeEntry, has_keys_of_others
 from agent.domain.reschedule import JobRecords, RescheduleRecord, RetryTimes, TaskReason
 from agent.domain.vocab import NodeName
 from agent.errors import BadDocument
@@ -47,7 +47,7 @@ def encode_fault_nodes(entries: Iterable[FaultNodeEntry]) -> str:
 
 def fault_node_text(entry: FaultNodeEntry) -> str:
     """One element as it stands in the text; kept for our own entries, for of a thousand nodes a write changes few."""
-    if entry.bare or entry.extra or any(device.extra or device.differing for device in entry.devices or ()):
+    if entry.bare or has_keys_of_others(entry):
         # What others wrote may be equal and differ in its bytes, as 1 and 1.0 do.
         return gojson.encode(fault_node_object(entry))
     return _kept_text(entry)

@@ -11,6 +11,7 @@ from agent.domain.faultnodes import (
     NodeFaults,
     at_least,
     fault_node,
+    has_keys_of_others,
     with_keys_of_others,
     with_update_time,
 )
@@ -41,7 +42,7 @@ def test_keys_of_another_writer_go_where_its_element_and_its_devices_are() -> No
     ]
     gone = with_keys_of_others(kept, None)
     assert (gone.extra, [dict(one.extra) for one in gone.devices or ()]) == ({}, [{}, {}, {}])
-    assert with_keys_of_others(ours, ours) is ours
+    assert [has_keys_of_others(one) for one in (ours, kept, gone)] == [False, True, False]
 
 
 def test_level_fields_of_another_writer_that_disagree_are_not_taken_for_ours() -> None:
