@@ -5,7 +5,7 @@ The one rule: a live object that cannot be read is left alone, and of a shared v
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from agent.app.publisher import Rendered
 from agent.domain.cluster import ClusterBook, first_retries
@@ -50,6 +50,15 @@ def foreign_writers(live: ConfigMap | None, ours: str) -> tuple[str, ...]:
     return tuple(name for name in live.managers if name != ours) if live is not None else ()
 
 
+@dataclass(slots=True)
+class RecordsShown:
+    """What job-reschedule-reason holds once it is written, and what had no room in it."""
+
+    jobs: dict[JobId, JobRecords] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    """`records` and `jobs`: how many went."""
+
+
 class NodesShown:
     """What the live `fault-node` holds. Read only when it is not the text that we rendered last: of a thousand failing
     nodes each write would read all of them again.
@@ -58,6 +67,8 @@ class NodesShown:
     def __init__(self) -> None:
         self._text = ""
         self._entries: dict[NodeName, FaultNodeEntry] = {}
+        self.left_out: dict[str, int] = {}
+        """What the last text had no room for: `devices`, `details` (nodes with name and state alone), `nodes`."""
 
     def read(self, text: str) -> Mapping[NodeName, FaultNodeEntry]:
         """Its elements by node. Raises BadDocument."""
@@ -129,6 +140,7 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
         kept = tuple(_at_its_time(entry, there.get(entry.node)) for entry in kept)
     nodes = encode_fault_nodes(kept) or "[]"
     shown.rendered(nodes, kept)
+    shown.left_out = {"devices": trimmed.dropped, "details": trimmed.bare, "nodes": trimmed.left_out}
     detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *said))
     return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail)
 
@@ -203,11 +215,10 @@ def _faulty(entries: Mapping[NodeName, FaultNodeEntry]) -> str:
     return f"faulty: {named}" + (f" and {len(entries) - 3} more" if len(entries) > 3 else "")
 
 
-def render_reschedule(book: ClusterBook, live: ConfigMap | None, found: dict[JobId, JobRecords]) -> Rendered:
-    """`job-reschedule-reason`: our records merged by (time, tasks), newest first, ten a job, within its budget. `found`
+def render_reschedule(book: ClusterBook, live: ConfigMap | None, shown: RecordsShown) -> Rendered:
+    """`job-reschedule-reason`: our records merged by (time, tasks), newest first, ten a job, within its budget. `shown`
     gets what the document then holds.
     """
-    found.clear()
     data = live.data if live is not None else {}
     try:
         jobs: dict[str, JobRecords] = dict(decode_reschedule(data.get(RECORDS, "")))
@@ -221,7 +232,8 @@ def render_reschedule(book: ClusterBook, live: ConfigMap | None, found: dict[Job
     if not trimmed.fits:
         detail = f"its other keys hold {data_bytes(foreign)} bytes and leave no room for a record; it stays as it is"
         return Rendered(Reason.DOCUMENT_REFUSED, detail=detail)
-    found.update({JobId(job): records for job, records in trimmed.jobs.items()})
+    shown.jobs = {JobId(job): records for job, records in trimmed.jobs.items()}
+    shown.dropped = {"records": sum(trimmed.dropped_records.values()), "jobs": len(trimmed.dropped_jobs)}
     detail = f"records of jobs: {len(trimmed.jobs)}{_dropped(trimmed)}"
     return Rendered(Reason.WRITTEN, {RECORDS: encode_reschedule(trimmed.jobs)}, detail)
 

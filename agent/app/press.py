@@ -3,6 +3,7 @@
 The one rule: nothing is printed for a job whose ledger could not be read or kept; a document is never ahead of it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,6 @@ from agent.app.ledgers import Ledgers
 from agent.app.publisher import Documents, Published, Publisher, Rendered
 from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen, records_seen
 from agent.domain.rail.reservations import HoldState, advance
-from agent.domain.reschedule import JobRecords
 from agent.domain.reset import Merge, Phase
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.errors import BadDocument
@@ -47,7 +47,9 @@ class Press:
         self._ledgers = ledgers
         self._wishes = wishes
         self._publisher = Publisher(store, book.cluster_id)
-        self._shown = docs.NodesShown()
+        self.shown = docs.NodesShown()
+        self.dropped: Counter[str] = Counter()
+        """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
         self.gone: set[JobId] = set()
         """Jobs that were there and are no more: they leave remain-retry-times."""
 
@@ -79,7 +81,7 @@ class Press:
             if live is not None:
                 self.look_for_volcano(live)
             barred = docs.barred(live, wishes.manager, wishes.vcjob_sole, self.book.limits.volcano is True)
-            return barred or docs.render_vcjob(self.book, gone, live, self._shown)
+            return barred or docs.render_vcjob(self.book, gone, live, self.shown)
 
         done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, render, wishes.vcjob)
         if done.reason in _SEEN:
@@ -90,17 +92,19 @@ class Press:
         wishes = self._wishes
         if not any(ledger.records and ledger.records.records for ledger in self.book.ledgers.values()):
             return None, Verdict()
-        found: dict[JobId, JobRecords] = {}
+        shown = docs.RecordsShown()
 
         def render(live: ConfigMap | None) -> Rendered:
             barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
-            return barred or docs.render_reschedule(self.book, live, found)
+            return barred or docs.render_reschedule(self.book, live, shown)
 
         done = await self._publisher.publish(
             wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
         )
+        if done.changed:
+            self.dropped.update(shown.dropped)
         seen = done.reason in (Reason.WRITTEN, Reason.UNCHANGED)
-        return done, records_seen(self.book, found) if seen else Verdict()
+        return done, records_seen(self.book, shown.jobs) if seen else Verdict()
 
     async def _publish_reset(self, job_id: JobId, now: Millis) -> tuple[Published | None, Verdict]:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)

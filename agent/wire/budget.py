@@ -15,6 +15,7 @@ from agent.domain.vocab import CHIP_LEVELS
 from agent.wire import gojson
 from agent.wire.documents import (
     TEXTS_KEPT,
+    encode_reschedule,
     fault_device_object,
     fault_node_object,
     job_object,
@@ -63,9 +64,12 @@ def trim_records(jobs: Mapping[str, JobRecords], limit: int = RECORDS_LIMIT) -> 
     says how many.
     """
     kept = dict(jobs)
+    whole = len(encode_reschedule(jobs).encode())
+    if whole <= limit:
+        return TrimmedRecords(kept, {}, (), whole, True)
     records = {job: [gojson.size(record_object(one)) for one in entry.records] for job, entry in kept.items()}
     sizes = {job: _member(job, entry, records[job]) for job, entry in kept.items()}
-    total = sum(sizes.values()) + len(sizes) + 1 if sizes else 0
+    total = whole
     left = {job: len(found) for job, found in records.items()}
     several = [job for job, count in left.items() if count > 1]
     while total > limit and several:

@@ -386,7 +386,7 @@ def live_of(theirs: dict[str, Any]) -> ConfigMap:
     return ConfigMap("volcano-system", "vcjob-fault-npu-cm", data)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(THEIRS)
 def test_the_merge_keeps_every_key_of_others_and_is_done_once(theirs: dict[str, Any]) -> None:
     book, live, shown = a_book("n1"), live_of(theirs), NodesShown()
@@ -438,7 +438,7 @@ def test_ten_thousand_nodes_of_sixteen_faulty_devices_are_all_named_beside_the_r
     assert int(found[1]) == sum("UpdateTime" not in one for one in nodes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1_000_000), st.integers(0, 400), st.integers(0, 16), st.booleans())
 def test_all_keys_together_stay_within_the_budget(foreign: int, nodes: int, devices: int, binary: bool) -> None:
     book = a_book()
