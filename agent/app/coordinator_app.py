@@ -91,9 +91,8 @@ class Coordinator:
         self._refused_again = None
         await self._ledgers.load(self.book, now, self._tell)
         vcjob = await self._read(self._wishes.vcjob_namespace, docs.VCJOB_NAME)
-        if vcjob is not None:
-            self.press.look_for_volcano(vcjob)
         records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
+        self.press.look(vcjob, records)
         docs.take_over(self.book, vcjob, records)
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))

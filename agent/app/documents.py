@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from agent.app.publisher import Rendered
-from agent.domain.cluster import ClusterBook, first_retries
+from agent.domain.cluster import ClusterBook, Verdict, evolve, first_retries
 from agent.domain.faultnodes import FaultNodeEntry, has_keys_of_others, same_but_time, with_keys_of_others
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
@@ -93,6 +93,10 @@ def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | N
         with suppress(BadDocument):
             for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, ""))[0].items():
                 book.known_retries[JobId(job)] = (left.uid, left.times)
+                ledger = book.ledgers.get(JobId(job))
+                if ledger is not None and ledger.owner == left.uid and (ledger.retry_times or 0) > left.times:
+                    # Another writer has counted on from where we left it.
+                    evolve(book, Verdict(ledgers={ledger.job: replace(ledger, retry_times=left.times)}))
     if records is not None:
         with suppress(BadDocument):
             for job, known in decode_reschedule(records.data.get(RECORDS, "")).items():
@@ -217,16 +221,19 @@ def _faulty(entries: Mapping[NodeName, FaultNodeEntry]) -> str:
 
 def render_reschedule(book: ClusterBook, live: ConfigMap | None, shown: RecordsShown) -> Rendered:
     """`job-reschedule-reason`: our records merged by (time, tasks), newest first, ten a job, within its budget. `shown`
-    gets what the document then holds.
+    gets what the document then holds. With nothing of ours to tell it is not made.
     """
+    ours = {job: one.records for job, one in book.ledgers.items() if one.records is not None}
+    if not any(one.records for one in ours.values()):
+        return Rendered(Reason.UNCHANGED)
     data = live.data if live is not None else {}
     try:
         jobs: dict[str, JobRecords] = dict(decode_reschedule(data.get(RECORDS, "")))
     except BadDocument as error:
         return Rendered(Reason.DOCUMENT_UNREADABLE, detail=f"{error}; nothing is written over it")
-    for job, ledger in book.ledgers.items():
-        if ledger.records is not None and (ledger.records.records or job in jobs):
-            jobs[job] = merge_records(jobs.get(job), ledger.records)
+    for job, records in ours.items():
+        if records.records or job in jobs:
+            jobs[job] = merge_records(jobs.get(job), records)
     foreign = _foreign(live, RECORDS)
     trimmed = trim_records(jobs, budget_beside(foreign, RECORDS_LIMIT))
     if not trimmed.fits:

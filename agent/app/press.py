@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
-from agent.app.publisher import Documents, Published, Publisher, Rendered
+from agent.app.publisher import Documents, Published, Publisher, Rendered, claimed_by_other
 from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen, records_seen
 from agent.domain.rail.reservations import HoldState, advance
 from agent.domain.reset import Merge, Phase
@@ -84,15 +84,31 @@ class Press:
             return barred or docs.render_vcjob(self.book, gone, live, self.shown)
 
         done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, render, wishes.vcjob)
+        self._note(Shared.VCJOB, done.reason)
         if done.reason in _SEEN:
             self.gone -= gone  # an entry that comes later under such a name is somebody else's
         return done
 
-    async def _publish_records(self) -> tuple[Published | None, Verdict]:
-        wishes = self._wishes
-        if not any(ledger.records and ledger.records.records for ledger in self.book.ledgers.values()):
-            return None, Verdict()
-        shown = docs.RecordsShown()
+    def look(self, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
+        """Who writes the shared documents besides us, as they stand before anything is decided."""
+        wishes, declared = self._wishes, self.book.limits.volcano is True
+        if vcjob is not None:
+            self.look_for_volcano(vcjob)
+        for shared, live, sole in (
+            (Shared.VCJOB, vcjob, wishes.vcjob_sole),
+            (Shared.RECORDS, records, wishes.reschedule_sole),
+        ):
+            other = docs.barred(live, wishes.manager, sole, declared) or claimed_by_other(live, self.book.cluster_id)
+            self._note(shared, Reason.FOREIGN_WRITER_LIVE if other else Reason.UNCHANGED)
+
+    def _note(self, shared: Shared, reason: Reason) -> None:
+        if reason is Reason.FOREIGN_WRITER_LIVE:
+            self.book.foreign.add(shared)
+        elif reason in (Reason.WRITTEN, Reason.UNCHANGED, Reason.OBSERVE):
+            self.book.foreign.discard(shared)
+
+    async def _publish_records(self) -> tuple[Published, Verdict]:
+        wishes, shown = self._wishes, docs.RecordsShown()
 
         def render(live: ConfigMap | None) -> Rendered:
             barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
@@ -101,10 +117,11 @@ class Press:
         done = await self._publisher.publish(
             wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
         )
+        self._note(Shared.RECORDS, done.reason)
         if done.changed:
             self.dropped.update(shown.dropped)
         seen = done.reason in (Reason.WRITTEN, Reason.UNCHANGED)
-        return done, records_seen(self.book, shown.jobs) if seen else Verdict()
+        return done, records_seen(self.book, shown.jobs) if seen and shown.jobs else Verdict()
 
     async def _publish_reset(self, job_id: JobId, now: Millis) -> tuple[Published | None, Verdict]:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)

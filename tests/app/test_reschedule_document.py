@@ -101,6 +101,38 @@ async def test_with_nothing_to_record_the_document_is_not_made() -> None:
     assert await rig.data(PLACE) is None
 
 
+async def test_what_another_writer_records_is_not_recorded_here_as_well() -> None:
+    document = holding(json.dumps(THEIRS))
+    document["metadata"]["managedFields"] = [{"manager": "vc-scheduler"}]
+    rig = Rig(the_demo(LABELS))
+    rig.apply(document, 0)
+    rig.tick(1)
+    await rig.run()
+    beside = Rig(rig.objects, disk=rig.disk, source=rig.source, _number=rig._number)
+    beside.fault(SEPARATE, 100)
+    replace_both(beside, 110, 2)
+    beside.tick(120)
+    beside.clear(SEPARATE, 130)
+    await beside.run(resume=True)
+    assert await rig.data(PLACE) == document["data"]
+    told = [one for one in beside.decisions if one.job == DEMO_JOB and "replaced" in one.detail]
+    assert [(one.reason, one.detail) for one in told] == [
+        (
+            Reason.FOREIGN_WRITER_LIVE,
+            "replaced: demo-0 on n1 (CardUnhealthy); recorded by the other writer of the document",
+        )
+    ]
+    declared = {"documents": {"job_reschedule_reason": {"sole_writer": True}}}
+    alone = Rig(rig.objects, declared, disk=rig.disk, source=rig.source, _number=beside._number)
+    alone.fault(SEPARATE, 200)
+    replace_both(alone, 210, 3)
+    alone.tick(220)
+    await alone.run(resume=True)
+    found = json.loads((await rig.data(PLACE) or {})[KEY])[DEMO_JOB]
+    assert found["TotalRescheduleTimes"] == 8
+    assert [one["RescheduleTimeStamp"] for one in found["RescheduleRecords"]] == [SECOND + 213, 1767175200]
+
+
 THEIRS = {
     DEMO_JOB: {
         "JobID": DEMO_JOB,
@@ -185,7 +217,9 @@ def publish(book: ClusterBook, live: ConfigMap) -> tuple[ConfigMap, str]:
     """One write, and what the book learns of it."""
     shown = RecordsShown()
     rendered = render_reschedule(book, live, shown)
-    assert rendered.data is not None
+    if rendered.data is None:
+        assert rendered.reason is Reason.UNCHANGED
+        return live, rendered.detail
     evolve(book, records_seen(book, shown.jobs))
     return replace(live, data={**live.data, **rendered.data}), rendered.detail
 

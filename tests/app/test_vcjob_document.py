@@ -263,6 +263,38 @@ async def test_a_label_below_none_is_never_counted_further_down() -> None:
     assert rig.texts(VCJOB, "remain-retry-times") == [RIGHT % -1]
 
 
+async def test_a_job_that_nobody_owns_has_its_label_s_retries() -> None:
+    objects = [a_node("n1"), a_group("lone", owner="", min_member=1, labels=LABELS), a_pod("lone-0", group="lone")]
+    rig = Rig(objects)
+    rig.tick(1)
+    await rig.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == '{"train/lone":{"UUID":"","Times":3}}'
+
+
+async def test_what_another_writer_counted_while_it_was_there_is_gone_on_from() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.tick(1)
+    await rig.run()
+    theirs = holding({"fault-node": "", "remain-retry-times": RIGHT % 2})
+    theirs["metadata"]["managedFields"] = [{"manager": "vc-scheduler"}]
+    beside = Rig(rig.objects, disk=rig.disk)
+    beside.apply(theirs, 10)
+    beside.tick(11)
+    beside.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 20)
+    beside.delete("Pod", "train", "demo-0", 25)
+    beside.apply(a_pod("demo-0", uid="uid-2", labels=LABELS), 30)
+    theirs["data"]["remain-retry-times"] = RIGHT % 1
+    beside.apply(theirs, 31)
+    beside.tick(40)
+    await beside.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == RIGHT % 1
+    # The plugin is declared history: its count goes on, and what it counted is not counted twice.
+    alone = Rig(rig.objects, {"documents": {"vcjob_fault_npu_cm": {"sole_writer": True}}}, disk=rig.disk)
+    alone.tick(100)
+    await alone.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == RIGHT % 1
+
+
 async def test_one_wrong_entry_costs_no_right_one_of_others() -> None:
     theirs = '{"a/b":{"UUID":"u","Times":"2"},"c/d":{"UUID":"v","Times":5,"note":[1]},"e/f":null}'
     rig = Rig(the_demo(LABELS))

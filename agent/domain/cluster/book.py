@@ -108,6 +108,8 @@ class ClusterBook:
         self.wakes: dict[NodeName, Millis] = {}
         """When a node's entry changes by the mere passing of time."""
         self.volcano_seen = False
+        self.foreign: set[Shared] = set()
+        """Shared documents that somebody else writes now: what they count is not counted here as well."""
         self.frozen: set[JobId] = set()
         """Jobs whose ledger could not be read: nothing is started or written for them."""
         self.vanished: set[NodeName] = set()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import tzinfo
 
-from agent.domain.cluster.book import Cause, ClusterBook, Draft, on_chip
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, Shared, on_chip
 from agent.domain.cluster.effective import JobFault, faults_of
 from agent.domain.effects import chip_healthy, node_status, switch_status
 from agent.domain.events import fault_ref
@@ -87,8 +87,8 @@ def first_retries(book: ClusterBook, job: Job) -> int | None:
     """Retries of a job of which no ledger tells: what the document said of it, else its label; None: it has none."""
     if job.settings.fault_scheduling in _UNWATCHED or not job.devices:
         return None
-    uid, times = book.known_retries.get(job.id, ("", 0))
-    return times if uid == job.owner_uid else job.settings.fault_retry_times
+    known = book.known_retries.get(job.id)
+    return known[1] if known is not None and known[0] == job.owner_uid else job.settings.fault_retry_times
 
 
 def _member(pod: Pod) -> Member:
@@ -168,17 +168,24 @@ def _of_fault(found: JobFault) -> RescheduleReason | None:
 
 
 def _record(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member], zone: tzinfo) -> None:
-    """The restart that has been carried out: one record, and one retry less if failed pods alone were its reason."""
+    """The restart that has been carried out: one record, and one retry less if failed pods alone were its reason; what
+    another writer of the document counts is left to it.
+    """
     tasks = [TaskReason(one.reason, gone[one.uid].pod, gone[one.uid].node, gone[one.uid].rank_index) for one in hit]
-    records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
-    draft.ledger = replace(draft.ledger, records=add_record(records, record_of(draft.now, zone, tasks)))
     reasons = {one.reason for one in hit}
     left = draft.ledger.retry_times
-    if left is not None and left > 0 and RescheduleReason.POD_FAILED in reasons and reasons <= _COSTS:
+    costs = RescheduleReason.POD_FAILED in reasons and reasons <= _COSTS and Shared.VCJOB not in draft.book.foreign
+    if costs and left is not None and left > 0:
         draft.ledger = replace(draft.ledger, retry_times=left - 1)
+    told = Reason.FOREIGN_WRITER_LIVE
+    if Shared.RECORDS not in draft.book.foreign:
+        told = Reason.RESCHEDULE_RECORDED
+        records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
+        draft.ledger = replace(draft.ledger, records=add_record(records, record_of(draft.now, zone, tasks)))
     names = ", ".join(f"{task.pod} on {task.node} ({task.reason})" for task in tasks[:3])
     more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
-    draft.say(Reason.RESCHEDULE_RECORDED, f"replaced: {names}{more}", _cause(draft, job, hit, gone))
+    other = "" if told is Reason.RESCHEDULE_RECORDED else "; recorded by the other writer of the document"
+    draft.say(told, f"replaced: {names}{more}{other}", _cause(draft, job, hit, gone))
 
 
 def _cause(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member]) -> Cause:
