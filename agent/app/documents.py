@@ -123,9 +123,8 @@ def _foreign(live: ConfigMap | None, *ours: str) -> dict[str, str]:
     """What others hold of the room: their keys, and binary ones too, as long as they are written."""
     if live is None:
         return {}
-    return {key: value for key, value in live.data.items() if key not in ours} | dict(
-        live.extra.get("binaryData") or {}
-    )
+    theirs = {key: value for key, value in live.data.items() if key not in ours}
+    return theirs | dict(live.extra.get("binaryData") or {})
 
 
 def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | None, shown: NodesShown) -> Rendered:
@@ -158,12 +157,9 @@ def _entries(book: ClusterBook, text: str, shown: NodesShown) -> tuple[dict[Node
     except BadDocument as error:
         return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",)
     others = {node: entry for node, entry in live.items() if node not in book.judged}
-    more = {
-        node: with_keys_of_others(book.entries[node], entry)
-        for node, entry in live.items()
-        if node in book.entries and has_keys_of_others(entry)
-    }
-    return {**book.entries, **more, **others}, ()
+    theirs = {node: entry for node, entry in live.items() if node in book.entries and has_keys_of_others(entry)}
+    ours = {node: with_keys_of_others(book.entries[node], entry) for node, entry in theirs.items()}
+    return {**book.entries, **ours, **others}, ()
 
 
 def _at_its_time(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:
