@@ -1,10 +1,12 @@
-"""Models of the two programs that read `reset.json` in a training container, to see what our writes do to training.
+"""Models of the programs that read our documents, to see what our writes do to training: the two that read `reset.json`
+in a training container, and ascend-operator.
 
 `MsrunPod` is one pod of a MindSpore job under msrun, `TaskdManager` the manager of a job under TaskD. They hold the
 rules those programs follow, time left out: one `poll` is one round of their loop over the text that is mounted now.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,3 +166,29 @@ class TaskdManager:
         elif retry != self.retry:
             self.retry = retry
             self.restarts += 1
+
+
+FAILED, RESTARTING, CRASHED = "Failed", "Restarting", "crashed"
+
+
+def operator_decides(data: Mapping[str, str] | None, job: str) -> str:
+    """What ascend-operator makes of an AscendJob with retries whose pod has failed, by `vcjob-fault-npu-cm`.
+
+    `data` None: there is no such ConfigMap. One entry of a wrong type spoils the map for every job; a null one of the
+    job itself is dereferenced.
+    """
+    try:
+        left = json.loads((data or {})["remain-retry-times"])
+    except (KeyError, ValueError):
+        return FAILED
+    if not isinstance(left, dict) or not all(_is_entry(one) for one in left.values()) or job not in left:
+        return FAILED
+    if left[job] is None:
+        return CRASHED
+    return RESTARTING if left[job].get("Times", 0) >= 1 else FAILED
+
+
+def _is_entry(one: Any) -> bool:
+    return one is None or (
+        isinstance(one, dict) and type(one.get("UUID", "")) is str and type(one.get("Times", 0)) is int
+    )

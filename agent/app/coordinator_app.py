@@ -59,7 +59,7 @@ class Coordinator:
         self.book = book
         self._store = store
         self._ledgers = ledgers
-        self._press = Press(book, documents or store, ledgers, wishes)
+        self.press = Press(book, documents or store, ledgers, wishes)
         self._wishes = wishes
         self._tracer = tracer
         self._tell = tell
@@ -92,9 +92,8 @@ class Coordinator:
         self._refused_again = None
         await self._ledgers.load(self.book, now, self._tell)
         vcjob = await self._read(self._wishes.vcjob_namespace, docs.VCJOB_NAME)
-        if vcjob is not None:
-            self._press.look_for_volcano(vcjob)
         records = await self._read(self._wishes.reschedule_namespace, docs.RESCHEDULE_NAME)
+        self.press.look(vcjob, records)
         docs.take_over(self.book, vcjob, records)
         if self._wishes.mode is not Mode.DISABLED and self.book.cluster.act_since is None:
             evolve(self.book, Verdict(cluster=replace(self.book.cluster, act_since=now)))
@@ -229,7 +228,7 @@ class Coordinator:
         """Look into reset.json of jobs where entries of ours may stand that no ledger knows."""
         looks, self._looks = sorted(self._looks), set()
         for job in looks:
-            namespace, name = self._press.reset_name(job)
+            namespace, name = self.press.reset_name(job)
             try:
                 live = await self._read(namespace, name) if name else None
                 info = decode_reset(live.data.get(RESET_JSON, "") or "{}") if live is not None else None
@@ -301,11 +300,12 @@ class Coordinator:
         return jobs.node(node) is not None or next(iter(jobs.nodes()), None) is None
 
     def _note_gone(self, job: JobId) -> None:
-        """A job that is no more leaves remain-retry-times, also when it went while nobody was looking."""
-        if self.book.jobs.job(job) is not None:
-            self._press.gone.discard(job)
-        elif job not in self._press.gone:
-            self._press.gone.add(job)
+        """A job that is no more leaves remain-retry-times, also when it went unseen; with pods it is not gone yet."""
+        jobs = self.book.jobs
+        if jobs.job(job) is not None or jobs.pods_of(job):
+            self.press.gone.discard(job)
+        elif job not in self.press.gone:
+            self.press.gone.add(job)
             self.book.changed.add(Shared.VCJOB)
 
     def _take(self, verdict: Verdict, job: JobId, traces: dict[JobId, str]) -> None:
@@ -364,10 +364,10 @@ class Coordinator:
     async def _publish_one(self, slot: Slot, now: Millis, trace: str) -> None:
         kind, job = slot
         with self._tracer.span("document", trace, kind=kind, job=job) as span:
-            done, verdict = await self._press.publish(kind, job, now)
+            done, verdict = await self.press.publish(kind, job, now)
             if verdict.ledgers:
                 self._take(verdict, job, {})
-                self._jobs.add(job)
+                self._jobs.update(verdict.ledgers)
             if done is not None:
                 span.set(document=done.place, reason=str(done.reason))
                 self._told(kind, job, done, now, trace)

@@ -261,6 +261,16 @@ class CoordinatorRole:
         reports = self._p.coordinator.book.reports.values()
         return Counter(report.policy[:SHORT] for report in reports if report.policy)
 
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
+        return self._p.coordinator.press.dropped
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """What fault-node has no room for now: `devices`, `details` of nodes, `nodes`."""
+        return self._p.coordinator.press.shown.left_out
+
     # --- while leading -------------------------------------------------------------------------------------------
 
     async def act(self, term: int) -> None:

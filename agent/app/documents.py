@@ -3,21 +3,29 @@
 The one rule: a live object that cannot be read is left alone, and of a shared value only our entries change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from agent.app.publisher import Rendered
-from agent.domain.cluster import ClusterBook
-from agent.domain.faultnodes import FaultNodeEntry
+from agent.domain.cluster import ClusterBook, Verdict, evolve, first_retries
+from agent.domain.faultnodes import FaultNodeEntry, has_keys_of_others, same_but_time, with_keys_of_others
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
-from agent.domain.reschedule import MAX_RECORDS, JobRecords, RescheduleRecord, RetryTimes
+from agent.domain.reschedule import MAX_RECORDS, JobRecords, RetryTimes
 from agent.domain.reset import Merge, Outcome, Phase, ResetInfo, merge
-from agent.domain.vocab import JobId, Millis, Reason
+from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
 from agent.ports import ConfigMap
-from agent.wire.budget import RECORDS_LIMIT, budget_beside, trim_fault_nodes, trim_records
+from agent.wire.budget import (
+    RECORDS_LIMIT,
+    TrimmedNodes,
+    TrimmedRecords,
+    budget_beside,
+    data_bytes,
+    trim_fault_nodes,
+    trim_records,
+)
 from agent.wire.documents import (
     decode_fault_nodes,
     decode_reschedule,
@@ -42,17 +50,53 @@ def foreign_writers(live: ConfigMap | None, ours: str) -> tuple[str, ...]:
     return tuple(name for name in live.managers if name != ours) if live is not None else ()
 
 
+@dataclass(slots=True)
+class RecordsShown:
+    """What job-reschedule-reason holds once it is written, and what had no room in it."""
+
+    jobs: dict[JobId, JobRecords] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    """`records` and `jobs`: how many went."""
+
+
+class NodesShown:
+    """What the live `fault-node` holds. Read only when it is not the text that we rendered last: of a thousand failing
+    nodes each write would read all of them again.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._entries: dict[NodeName, FaultNodeEntry] = {}
+        self.left_out: dict[str, int] = {}
+        """What the last text had no room for: `devices`, `details` (nodes with name and state alone), `nodes`."""
+
+    def read(self, text: str) -> Mapping[NodeName, FaultNodeEntry]:
+        """Its elements by node. Raises BadDocument."""
+        if text != self._text:
+            self._entries = {entry.node: entry for entry in decode_fault_nodes(text)}
+            self._text = text
+        return self._entries
+
+    def rendered(self, text: str, entries: Iterable[FaultNodeEntry]) -> None:
+        """The text that stands there once it is written."""
+        self._text, self._entries = text, {entry.node: entry for entry in entries}
+
+
 def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
     """Take into the book what the shared documents held when they were first read: entries, retries and totals that
     nothing else knows. What cannot be read is told when it is to be written.
     """
     if vcjob is not None:
         with suppress(BadDocument):
-            entries = decode_fault_nodes(vcjob.data.get(FAULT_NODE, ""))
-            book.entries.update({entry.node: entry for entry in entries})
+            for entry in decode_fault_nodes(vcjob.data.get(FAULT_NODE, "")):
+                book.entries[entry.node] = with_keys_of_others(entry, None)
         with suppress(BadDocument):
-            for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, "")).items():
+            for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, ""))[0].items():
                 book.known_retries[JobId(job)] = (left.uid, left.times)
+                ledger = book.ledgers.get(JobId(job))
+                if ledger is not None and ledger.owner == left.uid and (ledger.retry_times or 0) > left.times:
+                    # Another writer has counted on from where we left it.
+                    evolve(book, Verdict(ledgers={ledger.job: replace(ledger, retry_times=left.times)}))
     if records is not None:
         with suppress(BadDocument):
             for job, known in decode_reschedule(records.data.get(RECORDS, "")).items():
@@ -75,74 +119,156 @@ def barred(live: ConfigMap | None, manager: str, sole_writer: bool, declared: bo
     )
 
 
-def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | None) -> Rendered:
-    """`vcjob-fault-npu-cm`: every faulty node, and the remaining retries of every job we know."""
+def _foreign(live: ConfigMap | None, *ours: str) -> dict[str, str]:
+    """What others hold of the room: their keys, and binary ones too, as long as they are written."""
+    if live is None:
+        return {}
+    theirs = {key: value for key, value in live.data.items() if key not in ours}
+    return theirs | dict(live.extra.get("binaryData") or {})
+
+
+def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | None, shown: NodesShown) -> Rendered:
+    """`vcjob-fault-npu-cm`: every faulty node, and the remaining retries of every job we know.
+
+    The retries have room before the nodes: a job that is missing there is set to Failed, a node's details are news.
+    """
     data = live.data if live is not None else {}
+    foreign = _foreign(live, FAULT_NODE, RETRY_TIMES)
+    retries, said = _retries(book, gone, data.get(RETRY_TIMES, ""), budget_beside(foreign))
+    entries, problem = _entries(book, data.get(FAULT_NODE, ""), shown)
+    trimmed = trim_fault_nodes(entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
+    kept = trimmed.entries
+    if trimmed.dropped and not problem:
+        there = shown.read(data.get(FAULT_NODE, ""))
+        kept = tuple(_at_its_time(entry, there.get(entry.node)) for entry in kept)
+    nodes = encode_fault_nodes(kept) or "[]"
+    shown.rendered(nodes, kept)
+    shown.left_out = {"devices": trimmed.dropped, "details": trimmed.bare, "nodes": trimmed.left_out}
+    detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *said))
+    return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail)
+
+
+def _entries(book: ClusterBook, text: str, shown: NodesShown) -> tuple[dict[NodeName, FaultNodeEntry], tuple[str, ...]]:
+    """Our elements with the keys that others gave them, beside those of nodes that we have never judged; and what is
+    wrong with the live text. Levels are known anew, so a text that nobody can read is made anew.
+    """
     try:
-        others = decode_retry_times(data.get(RETRY_TIMES, ""))
+        live = shown.read(text)
     except BadDocument as error:
-        # Blanking or half-reading it would fail waiting jobs; but a map nobody can read fails them already.
-        others = {}
-        problem = f"; {RETRY_TIMES} was unreadable ({error.reason}) and is made anew"
-    else:
-        problem = ""
-    ours: dict[str, RetryTimes] = {
-        job: RetryTimes(ledger.owner, ledger.retry_times, others[job].extra if job in others else {})
-        for job, ledger in book.ledgers.items()
-        if ledger.retry_times is not None and job not in book.frozen
-    }
-    kept = {job: one for job, one in others.items() if JobId(job) not in gone and not _ours_now(book, JobId(job), ours)}
-    retries = encode_retry_times({**kept, **ours})
-    foreign = {key: value for key, value in data.items() if key not in (FAULT_NODE, RETRY_TIMES)}
-    trimmed = trim_fault_nodes(book.entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
-    detail = _faulty(trimmed.entries)
+        return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",)
+    others = {node: entry for node, entry in live.items() if node not in book.judged}
+    theirs = {node: entry for node, entry in live.items() if node in book.entries and has_keys_of_others(entry)}
+    ours = {node: with_keys_of_others(book.entries[node], entry) for node, entry in theirs.items()}
+    return {**book.entries, **ours, **others}, ()
+
+
+def _at_its_time(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:
+    """The element as it stands there, if all that differs is what has no room, and the time at which that changed."""
+    return live if live is not None and same_but_time(entry, live) else entry
+
+
+def _retries(book: ClusterBook, gone: frozenset[JobId], text: str, limit: int) -> tuple[str, tuple[str, ...]]:
+    """The text of `remain-retry-times`, and what is to be said of it.
+
+    A map nobody can read fails waiting jobs as it is, so what is wrong in it goes and the rest stays.
+    """
+    said: tuple[str, ...] = ()
+    try:
+        live, wrong = decode_retry_times(text)
+    except BadDocument as error:
+        live, wrong = {}, (error,)
+    if wrong:
+        said = (f"{RETRY_TIMES} was unreadable ({wrong[0]}) and is made anew from {len(live)} right entries and ours",)
+    kept = {job: one for job, one in live.items() if JobId(job) not in gone}
+    for job, ledger in book.ledgers.items():
+        if ledger.retry_times is not None and book.jobs.job(job) is not None:
+            extra = live[job].extra if job in live else {}
+            kept[job] = RetryTimes(ledger.owner, ledger.retry_times, extra)
+    for job in book.frozen - kept.keys():
+        known = book.jobs.job(job)
+        times = first_retries(book, known) if known is not None else None
+        if known is not None and times is not None:
+            kept[job] = RetryTimes(known.owner_uid, times)
+    encoded = encode_retry_times(kept)
+    if len(encoded.encode()) > limit:
+        # ascend-operator decides alike for a job with none left and for one that is not there.
+        left = {job: one for job, one in kept.items() if one.times > 0}
+        said = (*said, f"{len(kept) - len(left)} jobs without retries left out of {RETRY_TIMES} to fit")
+        encoded = encode_retry_times(left)
+    return encoded, said
+
+
+def _cut(trimmed: TrimmedNodes) -> Iterator[str]:
     if trimmed.dropped:
-        detail += f", {trimmed.dropped} device elements left out to fit"
-    nodes = encode_fault_nodes(trimmed.entries) or "[]"
-    return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail + problem)
+        yield f"{trimmed.dropped} device elements left out to fit"
+    if trimmed.bare:
+        yield f"of {trimmed.bare} nodes name and state alone"
+    if trimmed.left_out:
+        yield f"no room at all for {trimmed.left_out} nodes"
 
 
-def _faulty(entries: Sequence[FaultNodeEntry]) -> str:
+def _faulty(entries: Mapping[NodeName, FaultNodeEntry]) -> str:
     """Which nodes are listed, for people: names and states of a few, and how many more."""
     if not entries:
         return "no faulty node"
-    named = ", ".join(f"{entry.node} {entry.health}" for entry in entries[:3])
+    named = ", ".join(f"{node} {entries[node].health}" for node in sorted(entries)[:3])
     return f"faulty: {named}" + (f" and {len(entries) - 3} more" if len(entries) > 3 else "")
 
 
-def _ours_now(book: ClusterBook, job: JobId, ours: Mapping[str, RetryTimes]) -> bool:
-    """A job we know and no longer list (its label was switched off)."""
-    return job in book.ledgers and job not in book.frozen and job not in ours
-
-
-def render_reschedule(book: ClusterBook, live: ConfigMap | None) -> Rendered:
-    """`job-reschedule-reason`: our records merged by (time, tasks), newest first, ten a job, within its budget."""
+def render_reschedule(book: ClusterBook, live: ConfigMap | None, shown: RecordsShown) -> Rendered:
+    """`job-reschedule-reason`: our records merged by (time, tasks), newest first, ten a job, within its budget. `shown`
+    gets what the document then holds. With nothing of ours to tell it is not made.
+    """
+    ours = {job: one.records for job, one in book.ledgers.items() if one.records is not None}
+    if not any(one.records for one in ours.values()):
+        return Rendered(Reason.UNCHANGED)
     data = live.data if live is not None else {}
     try:
         jobs: dict[str, JobRecords] = dict(decode_reschedule(data.get(RECORDS, "")))
     except BadDocument as error:
         return Rendered(Reason.DOCUMENT_UNREADABLE, detail=f"{error}; nothing is written over it")
-    for job, ledger in book.ledgers.items():
-        if ledger.records is not None:
-            jobs[job] = merge_records(jobs.get(job), ledger.records)
-    foreign = {key: value for key, value in data.items() if key != RECORDS}
+    for job, records in ours.items():
+        if records.records or job in jobs:
+            jobs[job] = merge_records(jobs.get(job), records)
+    foreign = _foreign(live, RECORDS)
     trimmed = trim_records(jobs, budget_beside(foreign, RECORDS_LIMIT))
-    detail = f"records of jobs: {len(trimmed.jobs)}"
-    if trimmed.dropped_records or trimmed.dropped_jobs:
-        records = sum(trimmed.dropped_records.values())
-        detail += f"; to fit, {records} oldest records and {len(trimmed.dropped_jobs)} whole jobs were dropped"
+    if not trimmed.fits:
+        detail = f"its other keys hold {data_bytes(foreign)} bytes and leave no room for a record; it stays as it is"
+        return Rendered(Reason.DOCUMENT_REFUSED, detail=detail)
+    shown.jobs = {JobId(job): records for job, records in trimmed.jobs.items()}
+    shown.dropped = {"records": sum(trimmed.dropped_records.values()), "jobs": len(trimmed.dropped_jobs)}
+    detail = f"records of jobs: {len(trimmed.jobs)}{_dropped(trimmed)}"
     return Rendered(Reason.WRITTEN, {RECORDS: encode_reschedule(trimmed.jobs)}, detail)
 
 
+def _dropped(trimmed: TrimmedRecords) -> str:
+    """What went to make room: how much, and of whom."""
+    said = []
+    if trimmed.dropped_records:
+        records = sum(trimmed.dropped_records.values())
+        said.append(f"{records} oldest records of {_some(sorted(trimmed.dropped_records))}")
+    if trimmed.dropped_jobs:
+        said.append(f"{len(trimmed.dropped_jobs)} whole jobs: {_some(trimmed.dropped_jobs)}")
+    return f"; dropped to fit: {' and '.join(said)}" if said else ""
+
+
+def _some(jobs: Sequence[str]) -> str:
+    return ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
+
+
 def merge_records(theirs: JobRecords | None, ours: JobRecords) -> JobRecords:
-    """Records of both, each once and then as it stands there, newest first; the larger total, since both count up."""
+    """Records of both, each once and then as it stands there, newest first.
+
+    The total only counts up: ours, or theirs with what it cannot have counted yet, the records of ours that are newer
+    than all of theirs (the document could not be read when they were made).
+    """
     if theirs is None:
         return ours
-    seen: dict[tuple[int, object], RescheduleRecord] = {}
-    for record in (*ours.records, *theirs.records):
-        seen[record.timestamp, record.tasks] = record
+    seen = {(record.timestamp, record.tasks): record for record in (*ours.records, *theirs.records)}
     newest = sorted(seen.values(), key=lambda record: -record.timestamp)[:MAX_RECORDS]
-    return replace(theirs, total=max(theirs.total, ours.total), records=tuple(newest))
+    last = max((record.timestamp for record in theirs.records), default=-1)
+    uncounted = sum(record.timestamp > last for record in ours.records)
+    return replace(theirs, total=max(theirs.total + uncounted, ours.total), records=tuple(newest))
 
 
 def render_reset(

@@ -3,13 +3,14 @@
 The one rule: nothing is printed for a job whose ledger could not be read or kept; a document is never ahead of it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
-from agent.app.publisher import Documents, Published, Publisher, Rendered
-from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen
+from agent.app.publisher import Documents, Published, Publisher, Rendered, claimed_by_other
+from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen, records_seen
 from agent.domain.rail.life import HoldState, LifeSignal
 from agent.domain.rail.reservations import advance
 from agent.domain.reset import Merge, Phase
@@ -47,6 +48,9 @@ class Press:
         self._ledgers = ledgers
         self._wishes = wishes
         self._publisher = Publisher(store, book.cluster_id)
+        self.shown = docs.NodesShown()
+        self.dropped: Counter[str] = Counter()
+        """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
         self.gone: set[JobId] = set()
         """Jobs that were there and are no more: they leave remain-retry-times."""
 
@@ -63,34 +67,62 @@ class Press:
             return None, Verdict()
         match kind:
             case Shared.VCJOB:
-                wishes = self._wishes
-                done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, self._vcjob, wishes.vcjob)
-                return done, Verdict()
+                return await self._publish_vcjob(), Verdict()
             case Shared.RECORDS:
-                return await self._publish_records(), Verdict()
+                return await self._publish_records()
             case "plan":
                 return await self._publish_plan(job, now), Verdict()
             case _:
                 return await self._publish_reset(job, now)
 
-    def _vcjob(self, live: ConfigMap | None) -> Rendered:
-        if live is not None:
-            self.look_for_volcano(live)
-        barred = docs.barred(live, self._wishes.manager, self._wishes.vcjob_sole, self.book.limits.volcano is True)
-        return barred or docs.render_vcjob(self.book, frozenset(self.gone), live)
+    async def _publish_vcjob(self) -> Published:
+        wishes, gone = self._wishes, frozenset(self.gone)
 
-    async def _publish_records(self) -> Published | None:
-        wishes = self._wishes
-        if not any(ledger.records for ledger in self.book.ledgers.values()):
-            return None
+        def render(live: ConfigMap | None) -> Rendered:
+            if live is not None:
+                self.look_for_volcano(live)
+            barred = docs.barred(live, wishes.manager, wishes.vcjob_sole, self.book.limits.volcano is True)
+            return barred or docs.render_vcjob(self.book, gone, live, self.shown)
+
+        done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, render, wishes.vcjob)
+        self._note(Shared.VCJOB, done.reason)
+        if done.reason in _SEEN:
+            self.gone -= gone  # an entry that comes later under such a name is somebody else's
+        return done
+
+    def look(self, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
+        """Who writes the shared documents besides us, as they stand before anything is decided."""
+        wishes, declared = self._wishes, self.book.limits.volcano is True
+        if vcjob is not None:
+            self.look_for_volcano(vcjob)
+        for shared, live, sole in (
+            (Shared.VCJOB, vcjob, wishes.vcjob_sole),
+            (Shared.RECORDS, records, wishes.reschedule_sole),
+        ):
+            other = docs.barred(live, wishes.manager, sole, declared) or claimed_by_other(live, self.book.cluster_id)
+            self._note(shared, Reason.FOREIGN_WRITER_LIVE if other else Reason.UNCHANGED)
+
+    def _note(self, shared: Shared, reason: Reason) -> None:
+        if reason is Reason.FOREIGN_WRITER_LIVE:
+            self.book.foreign.add(shared)
+        elif reason in (Reason.WRITTEN, Reason.UNCHANGED, Reason.OBSERVE):
+            self.book.foreign.discard(shared)
+
+    async def _publish_records(self) -> tuple[Published, Verdict]:
+        wishes, shown = self._wishes, docs.RecordsShown()
 
         def render(live: ConfigMap | None) -> Rendered:
             barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
-            return barred or docs.render_reschedule(self.book, live)
+            return barred or docs.render_reschedule(self.book, live, shown)
 
-        return await self._publisher.publish(
+        done = await self._publisher.publish(
             wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
         )
+        self._note(Shared.RECORDS, done.reason)
+        if done.changed:
+            self.dropped.update(shown.dropped)
+        seen = done.reason in (Reason.WRITTEN, Reason.UNCHANGED)
+        return done, records_seen(self.book, shown.jobs) if seen and shown.jobs else Verdict()
 
     async def _publish_reset(self, job_id: JobId, now: Millis) -> tuple[Published | None, Verdict]:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)

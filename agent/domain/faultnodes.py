@@ -20,7 +20,7 @@ class HealthState(StrEnum):
     CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
 
 
-_LOSS: Final[Mapping[str, int]] = {
+LOSS: Final[Mapping[str, int]] = {
     HealthState.CARD_NETWORK_UNHEALTHY: 1,
     HealthState.CARD_UNHEALTHY: 2,
     HealthState.NODE_UNHEALTHY: 3,
@@ -77,8 +77,10 @@ class FaultDevice:
     level: str
     fault_code: str
     """Upper-case hex, ascending, joined by commas."""
-    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Of another writer: keys nobody here knows, and level fields that differ from `level`, kept as read."""
+    differing: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Of another writer: the level fields that differ from `level`, as read; ours never do."""
+    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Keys nobody here knows, kept as read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class FaultNodeEntry:
     network_unhealthy: tuple[str, ...] | None = None
     node_d_enabled: bool = False
     update_time: int = 0
+    bare: bool = False
+    """Name and state alone are told, the other keys are left out: there is no room for them."""
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Keys nobody here knows, kept as read."""
 
@@ -134,7 +138,7 @@ def at_least(previous: FaultNodeEntry | None, entry: FaultNodeEntry | None) -> F
         devices[one.npu_name, one.fault_type] = one if known is None else _worse(known, one)
     return replace(
         entry,
-        health=max(previous.health, entry.health, key=lambda state: _LOSS.get(state, 0)),
+        health=max(previous.health, entry.health, key=lambda state: LOSS.get(state, 0)),
         devices=tuple(devices[key] for key in sorted(devices, key=_by_device)),
         unhealthy=_all(previous.unhealthy, entry.unhealthy),
         network_unhealthy=_all(previous.network_unhealthy, entry.network_unhealthy),
@@ -160,14 +164,29 @@ def _all(*several: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(sorted(names, key=lambda name: _by_device((name, "")))) or None
 
 
-def with_update_time(previous: FaultNodeEntry | None, entry: FaultNodeEntry, now: Millis) -> FaultNodeEntry:
-    """The entry with its UpdateTime: that of `previous` while nothing else differs, else `now` (ms) in seconds.
+def has_keys_of_others(entry: FaultNodeEntry) -> bool:
+    """Whether the entry or one of its devices has keys that nobody here knows, or level fields that disagree."""
+    return bool(entry.extra) or any(device.extra or device.differing for device in entry.devices or ())
 
-    Keys of others in `previous` stay with the node.
-    """
-    if previous is not None and replace(previous, update_time=0) == replace(entry, update_time=0):
+
+def with_keys_of_others(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:
+    """The entry with the unknown keys that the live element has, for the node and for each of its devices."""
+    known = {} if live is None else {(one.npu_name, one.fault_type): one.extra for one in live.devices or ()}
+    devices = tuple(replace(one, extra=known.get((one.npu_name, one.fault_type), {})) for one in entry.devices or ())
+    extra = {} if live is None else live.extra
+    return replace(entry, extra=extra, devices=None if entry.devices is None else devices)
+
+
+def same_but_time(one: FaultNodeEntry, other: FaultNodeEntry) -> bool:
+    """Whether two entries say the same, their UpdateTime aside."""
+    return one == (other if other.update_time == one.update_time else replace(other, update_time=one.update_time))
+
+
+def with_update_time(previous: FaultNodeEntry | None, entry: FaultNodeEntry, now: Millis) -> FaultNodeEntry:
+    """The entry with its UpdateTime: that of `previous` while nothing else differs, else `now` (ms) in seconds."""
+    if previous is not None and same_but_time(previous, entry):
         return previous
-    return replace(entry, update_time=now // SECOND, extra=previous.extra if previous is not None else {})
+    return replace(entry, update_time=now // SECOND)
 
 
 def _devices(faults: NodeFaults) -> tuple[FaultDevice, ...]:

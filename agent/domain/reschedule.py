@@ -88,17 +88,3 @@ def add_record(job: JobRecords, record: RescheduleRecord) -> JobRecords:
     """The job with the record in front, one more in total, the list cut to ten (reschedule.go:627)."""
     cut = replace(record, tasks=record.tasks[:MAX_TASKS])
     return replace(job, total=job.total + 1, records=(cut, *job.records)[:MAX_RECORDS])
-
-
-def retry_times_of(label: str | None) -> int:
-    """Retries a job starts with, from its label `fault-retry-times`: 0 if absent or no number (job.go:932)."""
-    text = (label or "").strip()
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        return 0
-    return int(text)
-
-
-def spend_retry(left: RetryTimes) -> RetryTimes:
-    """One retry less. Only a restart for `pod-failed` costs one; hardware faults are free (reschedule.go:618)."""
-    return replace(left, times=left.times - 1)

@@ -4,15 +4,23 @@ The one rule: the oldest and the mildest goes first, what went is told, and each
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
-from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
+from agent.domain.faultnodes import LOSS, FaultDevice, FaultNodeEntry, has_keys_of_others
 from agent.domain.reschedule import JobRecords
 from agent.domain.vocab import CHIP_LEVELS
 from agent.wire import gojson
-from agent.wire.documents import fault_device_object, fault_node_text, job_object, record_object
+from agent.wire.documents import (
+    TEXTS_KEPT,
+    encode_reschedule,
+    fault_device_object,
+    fault_node_object,
+    job_object,
+    record_object,
+)
 
 RECORDS_LIMIT: Final = 950 * 1024
 """Bytes of `recent-reschedule-records` (volcano rescheduling type.go:78)."""
@@ -44,20 +52,24 @@ class TrimmedRecords:
     size: int
     """Bytes of the text."""
     fits: bool
-    """False only when one last job alone is longer than the limit."""
+    """False when there is no room even for the job with the newest record alone."""
 
 
 def trim_records(jobs: Mapping[str, JobRecords], limit: int = RECORDS_LIMIT) -> TrimmedRecords:
     """Cut the records to `limit` bytes of text (volcano rescheduling cache.go:182).
 
     In passes every job that has several records loses its oldest one, until it fits; totals stay. Where that
-    component would give up, with one record each, whole jobs go, the one whose newest record is oldest first, and
-    AdditionalInfo of the job with the newest record says how many.
+    component would give up, with one record each, whole jobs go: first those that are longer than the limit by
+    themselves, then the one whose newest record is oldest, and so on; AdditionalInfo of the job with the newest record
+    says how many.
     """
     kept = dict(jobs)
+    whole = len(encode_reschedule(jobs).encode())
+    if whole <= limit:
+        return TrimmedRecords(kept, {}, (), whole, True)
     records = {job: [gojson.size(record_object(one)) for one in entry.records] for job, entry in kept.items()}
     sizes = {job: _member(job, entry, records[job]) for job, entry in kept.items()}
-    total = sum(sizes.values()) + len(sizes) + 1 if sizes else 0
+    total = whole
     left = {job: len(found) for job, found in records.items()}
     several = [job for job, count in left.items() if count > 1]
     while total > limit and several:
@@ -85,74 +97,152 @@ def _member(job: str, entry: JobRecords, records: list[int]) -> int:
 def _drop_jobs(
     kept: dict[str, JobRecords], sizes: dict[str, int], total: int, limit: int
 ) -> tuple[int, tuple[str, ...]]:
-    """Take whole jobs out of `kept`, oldest first, and say so; gives the new size and the jobs that went."""
-    order = sorted(kept, key=lambda job: (kept[job].records[0].timestamp if kept[job].records else -1, job))
+    """Take whole jobs out of `kept` and say so; gives the new size and the jobs that went, in that order."""
+
+    def place(job: str) -> tuple[bool, int, str]:
+        records = kept[job].records
+        return sizes[job] + 2 <= limit, records[0].timestamp if records else -1, job
+
+    order = sorted(kept, key=place)
     teller = order[-1]
     before = gojson.size(job_object(kept[teller]))
-    gone = 0
+    gone = counted = grown = 0
     told = kept[teller]
-    grown = 0
     while total + grown > limit and gone < len(order) - 1:
         total -= sizes[order[gone]] + 1
+        counted += 1 + _told(kept[order[gone]])
         gone += 1
-        told = _telling(kept[teller], gone)
+        told = _telling(kept[teller], counted)
         grown = gojson.size(job_object(told)) - before
-    kept[teller] = told
+    if total <= limit < total + grown:
+        grown = 0  # rather the record than the word about others
+    else:
+        kept[teller] = told
     for job in order[:gone]:
         del kept[job]
     return total + grown, tuple(order[:gone])
 
 
+def _told(job: JobRecords) -> int:
+    """How many older ones the job says were dropped."""
+    before = _TOLD.search(job.additional_info)
+    return int(before[1]) if before is not None else 0
+
+
 def _telling(job: JobRecords, gone: int) -> JobRecords:
     """The job saying that so many older ones are gone, counting those it told of before."""
-    before = _TOLD.search(job.additional_info)
-    if before is not None:
-        told = f"{int(before[1]) + gone} older jobs dropped"
+    told = f"{_told(job) + gone} older jobs dropped"
+    if _TOLD.search(job.additional_info):
         return replace(job, additional_info=_TOLD.sub(told, job.additional_info, count=1))
-    told = f"{gone} older jobs dropped"
     return replace(job, additional_info=f"{job.additional_info}; {told}" if job.additional_info else told)
 
 
 @dataclass(frozen=True, slots=True)
 class TrimmedNodes:
-    """What fits of `fault-node`. Names and states of nodes are never cut."""
+    """What fits of `fault-node`."""
 
     entries: tuple[FaultNodeEntry, ...]
     dropped: int
     """Device elements left out, over all nodes."""
+    bare: int
+    """Nodes of which name and state alone are told."""
+    left_out: int
+    """Nodes that are not told at all, since there is no room for all names and states."""
     size: int
-    fits: bool
-    """False when the nodes' names and states alone are longer than the limit."""
+    """Bytes of the text."""
 
 
 def trim_fault_nodes(entries: Iterable[FaultNodeEntry], limit: int = DATA_LIMIT) -> TrimmedNodes:
-    """Cut `fault-node` to `limit` bytes: device elements of the mildest level first, whatever their node.
+    """Cut `fault-node` to `limit` bytes: device elements of the mildest level first, whatever their node; then nodes
+    of the mildest state keep their name and state alone; only where not even those have room a node is left out.
 
-    Within a level nodes late in the alphabet lose theirs first. NodeName, the two device lists, state and times stay.
+    Among equals those late in the alphabet go first.
     """
     nodes = sorted(entries, key=lambda entry: entry.node)
-    total = sum(len(fault_node_text(node).encode()) for node in nodes) + len(nodes) + 1 if nodes else 0
+    measured = [_measured(node) for node in nodes]
+    smallest = sum(body for body, _ in measured) + max(len(nodes) - 1, 0) + 2
+    total = smallest + sum(sum(sizes) + max(len(sizes) - 1, 0) for _, sizes in measured)
     if total <= limit:
-        return TrimmedNodes(tuple(nodes), 0, total, True)
-    left = [len(node.devices or ()) for node in nodes]
-    elements = [
+        return TrimmedNodes(tuple(nodes), 0, 0, 0, total)
+    if smallest > limit:
+        return _cut_nodes(nodes, [body for body, _ in measured], smallest, limit)
+    total, cut = _cut_devices(nodes, [sizes for _, sizes in measured], total, limit)
+    return TrimmedNodes(tuple(_without(node, n, cut) for n, node in enumerate(nodes)), len(cut), 0, 0, total)
+
+
+def _measured(node: FaultNodeEntry) -> tuple[int, tuple[int, ...]]:
+    """Bytes of the element without its devices, and of each of these."""
+    return _measure(node) if has_keys_of_others(node) else _kept_measure(node)
+
+
+def _measure(node: FaultNodeEntry) -> tuple[int, tuple[int, ...]]:
+    return gojson.size(fault_node_object(_without_devices(node))), tuple(map(_device_size, node.devices or ()))
+
+
+_kept_measure = lru_cache(maxsize=TEXTS_KEPT)(_measure)
+
+
+def _cut_devices(
+    nodes: Sequence[FaultNodeEntry], sizes: Sequence[Sequence[int]], total: int, limit: int
+) -> tuple[int, set[tuple[int, int]]]:
+    """The size, and which device elements (node, device) went."""
+    left = [len(found) for found in sizes]
+    elements = sorted(
         (CHIP_LEVELS.get(device.level, 0), -n, -d)
         for n, node in enumerate(nodes)
         for d, device in enumerate(node.devices or ())
-    ]
+    )
     cut: set[tuple[int, int]] = set()
-    for _, n, d in sorted(elements):
+    for _, n, d in elements:
         if total <= limit:
             break
-        devices: tuple[FaultDevice, ...] = nodes[-n].devices or ()
-        total -= gojson.size(fault_device_object(devices[-d])) + (1 if left[-n] > 1 else 0)
+        total -= sizes[-n][-d] + (1 if left[-n] > 1 else 0)
         left[-n] -= 1
         cut.add((-n, -d))
-    kept = tuple(_without(node, n, cut) for n, node in enumerate(nodes))
-    return TrimmedNodes(kept, len(cut), total, total <= limit)
+    return total, cut
+
+
+def _cut_nodes(nodes: Sequence[FaultNodeEntry], bodies: Sequence[int], total: int, limit: int) -> TrimmedNodes:
+    """No device element has room: some nodes, or all, keep name and state alone."""
+    mildest = sorted(range(len(nodes)), key=lambda n: (LOSS.get(nodes[n].health, 0), -n))
+    bare: dict[int, tuple[FaultNodeEntry, int]] = {}
+    for n in mildest:
+        if total <= limit:
+            break
+        short = FaultNodeEntry(nodes[n].node, nodes[n].health, bare=True, extra=nodes[n].extra)
+        bare[n] = short, gojson.size(fault_node_object(short))
+        total -= bodies[n] - bare[n][1]
+    left_out: set[int] = set()
+    for n in mildest:
+        if total <= limit:
+            break
+        left_out.add(n)
+        total -= bare[n][1] + (1 if len(left_out) < len(nodes) else 0)
+    told = (bare[n][0] if n in bare else _without_devices(node) for n, node in enumerate(nodes) if n not in left_out)
+    dropped = sum(len(node.devices or ()) for node in nodes)
+    return TrimmedNodes(tuple(told), dropped, len(bare) - len(left_out), len(left_out), total)
+
+
+def _device_size(device: FaultDevice) -> int:
+    plain = not device.extra and not device.differing
+    return _kept_device_size(device) if plain else gojson.size(fault_device_object(device))
+
+
+@lru_cache(maxsize=4096)
+def _kept_device_size(device: FaultDevice) -> int:
+    """The same names, levels and codes stand on many nodes."""
+    return gojson.size(fault_device_object(device))
 
 
 def _without(node: FaultNodeEntry, n: int, cut: set[tuple[int, int]]) -> FaultNodeEntry:
     if node.devices is None or not cut:
         return node
     return replace(node, devices=tuple(device for d, device in enumerate(node.devices) if (n, d) not in cut))
+
+
+def _without_devices(node: FaultNodeEntry) -> FaultNodeEntry:
+    return replace(node, devices=()) if node.devices else node
+
+
+def _bare(node: FaultNodeEntry) -> FaultNodeEntry:
+    return FaultNodeEntry(node.node, node.health, bare=True, extra=node.extra)

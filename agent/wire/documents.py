@@ -9,15 +9,16 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
+from agent.domain.faultnodes import FaultDevice, FaultNodeEntry, has_keys_of_others
 from agent.domain.reschedule import JobRecords, RescheduleRecord, RetryTimes, TaskReason
 from agent.domain.vocab import NodeName
+from agent.errors import BadDocument
 from agent.wire import gojson
 
 FAULT_NODE: Final = "fault-node"
 
 TEXTS_KEPT: Final = 16_384
-"""Elements of `fault-node` whose text is kept; some 6 MB at most, and more nodes than a ConfigMap has room for."""
+"""Elements of `fault-node` whose text is kept: 300 bytes for one faulty device, 3 KiB for sixteen."""
 
 _RETRY: Final = ("UUID", "Times")
 _NODE: Final = (
@@ -29,6 +30,7 @@ _NODE: Final = (
     "NodeHealthState",
     "UpdateTime",
 )
+_BESIDE_BARE: Final = tuple(name for name in _NODE if name not in ("NodeName", "NodeHealthState"))
 _DEVICE: Final = ("fault_type", "npu_name", "fault_level", "fault_code")
 _LEVELS: Final = ("fault_handling", "large_model_fault_level")
 """Always equal to fault_level with the field's own writers (proto.go:228)."""
@@ -45,7 +47,7 @@ def encode_fault_nodes(entries: Iterable[FaultNodeEntry]) -> str:
 
 def fault_node_text(entry: FaultNodeEntry) -> str:
     """One element as it stands in the text; kept for our own entries, for of a thousand nodes a write changes few."""
-    if entry.extra or any(device.extra for device in entry.devices or ()):
+    if entry.bare or has_keys_of_others(entry):
         # What others wrote may be equal and differ in its bytes, as 1 and 1.0 do.
         return gojson.encode(fault_node_object(entry))
     return _kept_text(entry)
@@ -58,6 +60,8 @@ def _kept_text(entry: FaultNodeEntry) -> str:
 
 def fault_node_object(entry: FaultNodeEntry) -> dict[str, Any]:
     """One element in key order (volcano rescheduling type.go:189, with NodeDEnable as the documentation has it)."""
+    if entry.bare:
+        return {"NodeName": entry.node, "NodeHealthState": entry.health, **entry.extra}
     return {
         "FaultDeviceList": None if entry.devices is None else [fault_device_object(one) for one in entry.devices],
         "NodeName": entry.node,
@@ -79,6 +83,7 @@ def fault_device_object(device: FaultDevice) -> dict[str, Any]:
         "fault_handling": device.level,
         "large_model_fault_level": device.level,
         "fault_code": device.fault_code,
+        **device.differing,
         **device.extra,
     }
 
@@ -104,6 +109,7 @@ def _fault_node(value: Any, place: str) -> FaultNodeEntry:
         network_unhealthy=_strings(obj, "NetworkUnhealthyNPU", place),
         node_d_enabled=gojson.bool_of(obj, "NodeDEnable", place),
         update_time=gojson.int_of(obj, "UpdateTime", place),
+        bare=not any(gojson.has(obj, name) for name in _BESIDE_BARE),
         extra=gojson.unknown(obj, _NODE),
     )
 
@@ -117,8 +123,8 @@ def _fault_device(value: Any, place: str) -> FaultDevice:
         npu_name=gojson.text_of(obj, "npu_name", place),
         level=level,
         fault_code=gojson.text_of(obj, "fault_code", place),
-        extra={name: value for name, value in others.items() if value != level}
-        | gojson.unknown(obj, (*_DEVICE, *_LEVELS)),
+        differing={name: value for name, value in others.items() if value != level},
+        extra=gojson.unknown(obj, (*_DEVICE, *_LEVELS)),
     )
 
 
@@ -138,22 +144,26 @@ def encode_retry_times(left: Mapping[str, RetryTimes]) -> str:
     return gojson.encode({job: {"UUID": one.uid, "Times": one.times, **one.extra} for job, one in sorted(left.items())})
 
 
-def decode_retry_times(text: str) -> dict[str, RetryTimes]:
-    """Read `remain-retry-times`, empty for none. A null entry, which readers dereference, is let go.
+def decode_retry_times(text: str) -> tuple[dict[str, RetryTimes], tuple[BadDocument, ...]]:
+    """Read `remain-retry-times`, empty for none: the entries that are right, and what is wrong with the others.
 
-    Raises BadDocument: a Times that is no integer breaks the whole map for Go readers.
+    One wrong type breaks the whole map for Go readers, so a wrong entry cannot stay; neither can a null one, which they
+    dereference. Raises BadDocument when it is no object at all.
     """
     if not text.strip():
-        return {}
+        return {}, ()
     found: dict[str, RetryTimes] = {}
+    wrong: list[BadDocument] = []
     for job, value in gojson.decode_object(text).items():
-        if value is None:
-            continue
         place = gojson.pointer("", job)
-        obj = gojson.as_object(value, place)
-        uid, times = gojson.text_of(obj, "UUID", place), gojson.int_of(obj, "Times", place)
-        found[job] = RetryTimes(uid, times, gojson.unknown(obj, _RETRY))
-    return found
+        try:
+            obj = gojson.as_object(value, place)
+            uid, times = gojson.text_of(obj, "UUID", place), gojson.int_of(obj, "Times", place)
+        except BadDocument as error:
+            wrong.append(error)
+        else:
+            found[job] = RetryTimes(uid, times, gojson.unknown(obj, _RETRY))
+    return found, tuple(wrong)
 
 
 def encode_reschedule(jobs: Mapping[str, JobRecords]) -> str:

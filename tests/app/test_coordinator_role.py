@@ -10,8 +10,10 @@ from kubebuilders import DEMO_GROUP, DEMO_JOB, a_group, a_node, a_pod, the_demo
 from rig import POLICY, T0
 from rolerig import CLUSTER, N1, Bus, Clock, CoordinatorRig, Stream, a_report, quiet
 
+from agent.adapters.memory import MemoryDocumentStore
 from agent.adapters.otel import SilentTracer
 from agent.app import coordinator_role, ear
+from agent.app.bootstrap.coordinator import samples
 from agent.app.node_app import NodeSide, Taken
 from agent.domain.events import NodeReport, Scanned
 from agent.domain.vocab import JobId, Millis, NodeName
@@ -779,6 +781,33 @@ async def test_two_hands_in_one_document_end_in_an_alarm_and_few_writes_and_then
 
 def without_time(text: str) -> dict[str, Any]:
     return {key: value for key, value in json.loads(text).items() if key != "UpdateTime"}
+
+
+async def test_what_has_no_room_in_a_document_is_counted() -> None:
+    long = {"RescheduleReason": "pod-failed", "PodName": "x" * 480_000, "NodeName": "n", "NodeRankIndex": ""}
+    records = [{"LogFileFormatTime": "", "RescheduleTimeStamp": at, "ReasonOfTask": [long]} for at in (9, 8)]
+    theirs = {"a/b": {"JobID": "a/b", "TotalRescheduleTimes": 2, "RescheduleRecords": records}}
+    full = {"recent-reschedule-records": json.dumps(theirs), "theirs": "x" * 39_600}
+    documents = [
+        ConfigMap("mindx-dl", "job-reschedule-reason", full),
+        ConfigMap("volcano-system", VCJOB, {"theirs": "x" * 999_650}),
+    ]
+    rig = demo(store=MemoryDocumentStore(documents))
+    rig.stream.fault(SEPARATE)
+    Agent(rig).report()
+    await rig.lead()
+    rig.objects.gone("Pod", "train", "demo-0")
+    await rig.clock.settle()
+    rig.objects.set(a_pod("demo-0", uid="uid-2", node="n1", rank_index=0, labels=LABELS))
+    await rig.clock.settle()
+    found = json.loads((await rig.data("mindx-dl/job-reschedule-reason"))["recent-reschedule-records"])
+    assert {job: len(one["RescheduleRecords"]) for job, one in found.items()} == {"a/b": 1, DEMO_JOB: 1}
+    told = {(name, *labels): value for _, name, _, value, labels in samples(rig.role)}
+    assert told["fault_agent_records_dropped", ("what", "records")] == 1
+    assert told["fault_agent_records_dropped", ("what", "jobs")] == 0
+    assert told["fault_agent_fault_node_left_out", ("what", "devices")] == 1
+    assert told["fault_agent_fault_node_left_out", ("what", "nodes")] == 0
+    await rig.end()
 
 
 async def test_every_task_of_the_role_ends_when_it_is_stopped() -> None:

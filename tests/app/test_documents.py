@@ -11,7 +11,7 @@ from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, a_pod, the_demo
 from rig import T0, Disk, Rig
 
 from agent.adapters.memory import MemoryDocumentStore
-from agent.app.documents import merge_records, render_reset, render_vcjob
+from agent.app.documents import NodesShown, merge_records, render_reset, render_vcjob
 from agent.domain.cluster import ClusterBook, Limits
 from agent.domain.events import Decision
 from agent.domain.faultnodes import DeviceFault, NodeFaults, fault_node
@@ -230,7 +230,7 @@ def test_fault_nodes_are_cut_to_what_is_left_beside_foreign_keys() -> None:
         assert entry is not None
         book.entries[node] = entry
     live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"theirs": "x" * 300_000})
-    rendered = render_vcjob(book, frozenset(), live)
+    rendered = render_vcjob(book, frozenset(), live, NodesShown())
     assert rendered.data is not None
     size = 300_000 + sum(len(text.encode()) for text in rendered.data.values())
     assert size <= 1_000_000

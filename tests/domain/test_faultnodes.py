@@ -11,6 +11,8 @@ from agent.domain.faultnodes import (
     NodeFaults,
     at_least,
     fault_node,
+    has_keys_of_others,
+    with_keys_of_others,
     with_update_time,
 )
 from agent.domain.vocab import Millis, NodeName, Plane
@@ -23,8 +25,32 @@ def test_keys_of_another_writer_stay_with_the_node_and_make_no_change_of_it() ->
     assert ours is not None
     theirs = replace(ours, update_time=5, extra={"zone": 1})
     assert with_update_time(theirs, ours, Millis(9_000)) is theirs
-    changed = with_update_time(theirs, replace(ours, node_d_enabled=True), Millis(9_000))
+    changed = with_keys_of_others(with_update_time(theirs, replace(ours, node_d_enabled=True), Millis(9_000)), theirs)
     assert (changed.update_time, changed.extra) == (9, {"zone": 1})
+
+
+def test_keys_of_another_writer_go_where_its_element_and_its_devices_are() -> None:
+    ours = entry_of(NodeFaults(N1, (chip(0, "80E18402"), network(0), chip(1, "80E18402"))))
+    card, link, other = ours.devices or ()
+    theirs = replace(ours, extra={"zone": 1}, devices=(replace(link, extra={"rail": 3}), replace(card, level="odd")))
+    kept = with_keys_of_others(ours, theirs)
+    assert kept.extra == {"zone": 1}
+    assert [(one.level, dict(one.extra)) for one in kept.devices or ()] == [
+        (card.level, {}),
+        (link.level, {"rail": 3}),
+        (other.level, {}),
+    ]
+    gone = with_keys_of_others(kept, None)
+    assert (gone.extra, [dict(one.extra) for one in gone.devices or ()]) == ({}, [{}, {}, {}])
+    assert [has_keys_of_others(one) for one in (ours, kept, gone)] == [False, True, False]
+
+
+def test_level_fields_of_another_writer_that_disagree_are_not_taken_for_ours() -> None:
+    ours = entry_of(NodeFaults(N1, (chip(0, "80E18402"),)))
+    (card,) = ours.devices or ()
+    theirs = replace(ours, update_time=5, devices=(replace(card, differing={"fault_handling": "RestartNPU"}),))
+    now = with_update_time(theirs, ours, Millis(9_000))
+    assert (now.update_time, now.devices) == (9, (card,))
 
 
 def chip(device: int, code: str, level: str = "SeparateNPU", healthy: bool = False) -> DeviceFault:

@@ -3,19 +3,14 @@
 from datetime import UTC, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from agent.domain.reschedule import (
     JobRecords,
     RescheduleReason,
     RescheduleRecord,
-    RetryTimes,
     TaskReason,
     add_record,
     log_file_format_time,
     record_of,
-    retry_times_of,
-    spend_retry,
 )
 from agent.domain.vocab import Millis
 
@@ -51,15 +46,3 @@ def test_a_record_names_at_most_ten_pods() -> None:
     assert [task.pod for task in record_of(Millis(0), UTC, tasks).tasks] == [f"p{i}" for i in range(10)]
     job = add_record(JobRecords("ns/j"), RescheduleRecord("", 0, tasks))
     assert len(job.records[0].tasks) == 10
-
-
-@pytest.mark.parametrize(
-    ("label", "times"),
-    [(None, 0), ("", 0), ("3", 3), (" 3 ", 3), ("-1", -1), ("+2", 2), ("three", 0), ("3.0", 0), ("²", 0), ("-", 0)],
-)
-def test_retries_come_from_the_label(label: str | None, times: int) -> None:
-    assert retry_times_of(label) == times
-
-
-def test_a_spent_retry_keeps_all_else() -> None:
-    assert spend_retry(RetryTimes("u", 3, {"x": 1})) == RetryTimes("u", 2, {"x": 1})

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from agent.domain.faultnodes import FaultDevice, FaultNodeEntry
 from agent.domain.reschedule import JobRecords, RescheduleRecord, TaskReason
-from agent.domain.vocab import NodeName
+from agent.domain.vocab import MANUAL, NodeName
 from agent.wire.budget import budget_beside, data_bytes, trim_fault_nodes, trim_records
-from agent.wire.documents import encode_fault_nodes, encode_reschedule
+from agent.wire.documents import decode_fault_nodes, encode_fault_nodes, encode_reschedule, fault_node_text
 
 
 def record(timestamp: int, pod: str = "p") -> RescheduleRecord:
@@ -40,27 +40,83 @@ def reference(jobs: dict[str, JobRecords], limit: int) -> dict[str, JobRecords]:
         jobs = {
             name: replace(one, records=one.records[:-1]) if len(one.records) > 1 else one for name, one in jobs.items()
         }
-    order = sorted(jobs, key=lambda name: (jobs[name].records[0].timestamp if jobs[name].records else -1, name))
+    alone = {name: written({name: one}) <= limit for name, one in jobs.items()}
+    newest = {name: one.records[0].timestamp if one.records else -1 for name, one in jobs.items()}
+    order = sorted(jobs, key=lambda name: (alone[name], newest[name], name))
     told = jobs
     for gone in range(1, len(order)):
         if written(told) <= limit:
             break
         told = {name: jobs[name] for name in order[gone:]}
         told[order[-1]] = replace(told[order[-1]], additional_info=f"{gone} older jobs dropped")
-    return told
+    bare = {name: jobs[name] for name in told}
+    return bare if written(bare) <= limit < written(told) else told
 
 
-@pytest.mark.parametrize(
-    ("size", "kept"), [(972_799, 2), (972_800, 2), (972_801, 1)], ids=["one under", "exact", "one over"]
+EDGES = pytest.mark.parametrize(
+    ("size", "whole"), [(972_799, True), (972_800, True), (972_801, False)], ids=["one under", "exact", "one over"]
 )
-def test_the_limit_is_exact(size: int, kept: int) -> None:
-    jobs = sized({"ns/a": job("ns/a", 5, 4), "ns/b": job("ns/b", 3, 2)}, "ns/a", size)
+
+
+@EDGES
+@pytest.mark.parametrize("text", ["p", "节点🙂", "<&>\u2028"], ids=["plain", "multi-byte", "escaped"])
+def test_the_limit_is_exact(size: int, whole: bool, text: str) -> None:
+    jobs = sized({"ns/a": job("ns/a", 5, 4, pod=text), "ns/b": job("ns/b", 3, 2, pod=text)}, "ns/a", size)
     assert written(jobs) == size
     trimmed = trim_records(jobs)
+    kept = 2 if whole else 1
     assert {name: len(one.records) for name, one in trimmed.jobs.items()} == {"ns/a": kept, "ns/b": kept}
-    assert trimmed.dropped_records == ({} if kept == 2 else {"ns/a": 1, "ns/b": 1})
+    assert trimmed.dropped_records == ({} if whole else {"ns/a": 1, "ns/b": 1})
     assert (trimmed.size, trimmed.fits) == (written(trimmed.jobs), True)
     assert {one.total for one in trimmed.jobs.values()} == {2}
+
+
+@EDGES
+def test_the_limit_is_exact_for_a_job_alone_with_ten_records(size: int, whole: bool) -> None:
+    jobs = sized({"ns/a": job("ns/a", *range(20, 10, -1), pod="节点")}, "ns/a", size)
+    trimmed = trim_records(jobs)
+    assert [one.timestamp for one in trimmed.jobs["ns/a"].records] == list(range(20, 10 if whole else 11, -1))
+    assert trimmed.dropped_records == ({} if whole else {"ns/a": 1})
+    assert (trimmed.size, trimmed.fits, trimmed.jobs["ns/a"].additional_info) == (written(trimmed.jobs), True, "")
+
+
+@EDGES
+def test_the_limit_is_exact_for_five_thousand_jobs_with_one_record_each(size: int, whole: bool) -> None:
+    small = {f"j{i:04}": JobRecords(f"j{i:04}", 1, (RescheduleRecord("", i, ()),)) for i in range(4999)}
+    jobs = sized(small | {"j4999": job("j4999", 4999)}, "j4999", size)
+    assert written(jobs) == size
+    trimmed = trim_records(jobs)
+    assert trimmed.dropped_jobs == (() if whole else ("j0000",))
+    assert trimmed.jobs["j4999"].additional_info == ("" if whole else "1 older jobs dropped")
+    assert (trimmed.size, trimmed.fits, trimmed.dropped_records) == (written(trimmed.jobs), True, {})
+
+
+@EDGES
+def test_the_limit_is_exact_for_one_huge_record(size: int, whole: bool) -> None:
+    jobs = sized({"ns/a": job("ns/a", 5)}, "ns/a", size)
+    trimmed = trim_records(jobs)
+    assert (list(trimmed.jobs), trimmed.fits, trimmed.size) == (["ns/a"], whole, size)
+
+
+def test_a_record_that_never_fits_goes_before_all_that_do() -> None:
+    jobs = {"ns/a": job("ns/a", 5), "ns/huge": job("ns/huge", 9, pod="x" * 972_800), "ns/b": job("ns/b", 7)}
+    trimmed = trim_records(jobs)
+    assert trimmed.dropped_jobs == ("ns/huge",)
+    assert (list(trimmed.jobs), trimmed.fits) == (["ns/a", "ns/b"], True)
+    assert trimmed.jobs["ns/b"].additional_info == "1 older jobs dropped"
+
+
+def test_no_record_goes_for_the_word_about_others() -> None:
+    jobs = sized({"ns/a": job("ns/a", 5), "ns/b": job("ns/b", 7)}, "ns/b", 972_801)
+    alone = written({"ns/b": jobs["ns/b"]})
+    trimmed = trim_records(jobs, alone)
+    assert (list(trimmed.jobs), trimmed.size, trimmed.fits) == (["ns/b"], alone, True)
+    assert trimmed.jobs["ns/b"].additional_info == ""
+
+
+def test_what_a_dropped_job_had_told_of_is_counted_in() -> None:
+    jobs = {"a": job("a", 1, pod="x" * 200, info="4 older jobs dropped"), "b": job("b", 2)}
+    assert trim_records(jobs, written(jobs) - 100).jobs["b"].additional_info == "5 older jobs dropped"
 
 
 def test_bytes_are_counted_not_characters() -> None:
@@ -136,7 +192,7 @@ def node(name: str, *levels: str) -> FaultNodeEntry:
 
 
 def nodes_bytes(entries: tuple[FaultNodeEntry, ...]) -> int:
-    return len(encode_fault_nodes(entries).encode())
+    return len((encode_fault_nodes(entries) or "[]").encode())
 
 
 def test_the_mildest_device_detail_goes_first_wherever_it_is() -> None:
@@ -146,30 +202,95 @@ def test_the_mildest_device_detail_goes_first_wherever_it_is() -> None:
         ["SeparateNPU", "NotHandleFault"],
         ["SubHealthFault"],
     ]
-    assert (one.dropped, one.size, one.fits) == (1, nodes_bytes(one.entries), True)
+    assert (one.dropped, one.bare, one.left_out, one.size) == (1, 0, 0, nodes_bytes(one.entries))
 
 
-def test_names_states_and_device_lists_are_never_cut() -> None:
+def test_with_no_room_for_any_device_the_mildest_nodes_keep_name_and_state_alone() -> None:
+    link = replace(node("a", "RestartNPU"), health="CardNetworkUnhealthy", extra={"zone": 1})
+    nodes = (link, node("b", "SeparateNPU"), node("c", "SeparateNPU"), replace(node("d"), health="NodeUnhealthy"))
+    without = tuple(replace(entry, devices=()) for entry in nodes)
+    assert trim_fault_nodes(nodes, nodes_bytes(without)).entries == without
+    one = trim_fault_nodes(nodes, nodes_bytes(without) - 1)
+    assert (one.dropped, one.bare, one.left_out) == (3, 1, 0)
+    assert one.entries[1:] == without[1:]
+    assert fault_node_text(one.entries[0]) == '{"NodeName":"a","NodeHealthState":"CardNetworkUnhealthy","zone":1}'
+    two = trim_fault_nodes(nodes, one.size - 1)
+    assert [entry.bare for entry in two.entries] == [True, False, True, False]
+
+
+def test_names_and_states_stay_as_long_as_they_have_room() -> None:
     nodes = (node("a", "SeparateNPU"), node("b", "SeparateNPU", "RestartNPU"))
-    bare = trim_fault_nodes(nodes, 0)
-    assert bare.entries == tuple(replace(entry, devices=()) for entry in nodes)
-    assert (bare.dropped, bare.fits, bare.size) == (3, False, nodes_bytes(bare.entries))
+    text = '[{"NodeName":"a","NodeHealthState":"CardUnhealthy"},{"NodeName":"b","NodeHealthState":"CardUnhealthy"}]'
+    bare = trim_fault_nodes(nodes, len(text))
+    assert encode_fault_nodes(bare.entries) == text
+    assert (bare.dropped, bare.bare, bare.left_out, bare.size) == (3, 2, 0, 103)
+    less = trim_fault_nodes(nodes, 102)
+    assert encode_fault_nodes(less.entries) == '[{"NodeName":"a","NodeHealthState":"CardUnhealthy"}]'
+    assert (less.bare, less.left_out, less.size) == (1, 1, 52)
+    none = trim_fault_nodes(nodes, 0)
+    assert (none.entries, none.left_out, none.size) == ((), 2, 2)
 
 
 def test_what_fits_is_left_alone() -> None:
     nodes = (node("a", "SeparateNPU"),)
     assert trim_fault_nodes(nodes, nodes_bytes(nodes)).entries == nodes
-    assert trim_fault_nodes((), 0).fits
+    assert trim_fault_nodes((), 0).size == 2
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.sampled_from(["SeparateNPU", "RestartNPU", "SubHealthFault"]), max_size=4), max_size=4))
-def test_the_size_told_is_the_size_written(levels: list[list[str]]) -> None:
-    nodes = tuple(node(f"n{i}", *found) for i, found in enumerate(levels))
-    for limit in range(0, nodes_bytes(nodes) + 2, 97):
-        trimmed = trim_fault_nodes(nodes, limit)
-        assert trimmed.size == nodes_bytes(trimmed.entries)
-        assert trimmed.fits is (trimmed.size <= limit)
+def test_ten_thousand_nodes_with_sixteen_faulty_devices_each_are_all_told() -> None:
+    levels = ["SeparateNPU"] * 16
+    nodes = tuple(node(f"worker-{n:05}", *levels) for n in range(10_000))
+    trimmed = trim_fault_nodes(nodes)
+    text = encode_fault_nodes(trimmed.entries)
+    assert [(entry.node, entry.health) for entry in decode_fault_nodes(text)] == [
+        (f"worker-{n:05}", "CardUnhealthy") for n in range(10_000)
+    ]
+    assert (trimmed.dropped, trimmed.left_out) == (160_000, 0)
+    assert 999_700 < len(text.encode()) == trimmed.size <= 1_000_000
+
+
+def slow_nodes(nodes: tuple[FaultNodeEntry, ...], limit: int) -> tuple[FaultNodeEntry, ...]:
+    """The same cut, one step at a time and each time measured anew."""
+    told = list(nodes)
+    order = {level: place for place, level in enumerate(["NotHandleFault", "SubHealthFault", "RestartNPU", MANUAL])}
+    states = {"CardNetworkUnhealthy": 0, "CardUnhealthy": 1, "NodeUnhealthy": 2}
+    mildest = sorted(range(len(nodes)), key=lambda n: (states[nodes[n].health], -n))
+    while nodes_bytes(tuple(told)) > limit and any(entry.devices for entry in told):
+        found = [
+            (order[one.level], -n, -d) for n, entry in enumerate(told) for d, one in enumerate(entry.devices or ())
+        ]
+        _, n, d = min(found)
+        told[-n] = replace(told[-n], devices=tuple(one for at, one in enumerate(told[-n].devices or ()) if at != -d))
+    for n in mildest:
+        if nodes_bytes(tuple(told)) > limit:
+            told[n] = FaultNodeEntry(told[n].node, told[n].health, bare=True)
+    for n in mildest:
+        if nodes_bytes(tuple(told)) > limit:
+            told = [entry for entry in told if entry.node != nodes[n].node]
+    return tuple(told)
+
+
+NODES = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["NotHandleFault", "SubHealthFault", "RestartNPU", MANUAL]), max_size=4),
+        st.sampled_from(["CardNetworkUnhealthy", "CardUnhealthy", "NodeUnhealthy"]),
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(NODES, st.floats(0, 1.1))
+def test_cutting_nodes_gives_what_the_slow_reference_gives(made: list[tuple[list[str], str]], share: float) -> None:
+    nodes = tuple(replace(node(f"n{i}-节", *levels), health=health) for i, (levels, health) in enumerate(made))
+    limit = int(nodes_bytes(nodes) * share)
+    trimmed = trim_fault_nodes(nodes, limit)
+    told = sum(len(entry.devices or ()) for entry in trimmed.entries)
+    assert trimmed.entries == slow_nodes(nodes, limit)
+    assert trimmed.size == nodes_bytes(trimmed.entries)
+    assert trimmed.dropped == sum(len(entry.devices or ()) for entry in nodes) - told
+    assert trimmed.left_out == len(nodes) - len(trimmed.entries)
+    assert trimmed.bare == sum(entry.bare for entry in trimmed.entries)
 
 
 def test_budgets_count_the_bytes_of_values_beside_ours() -> None:

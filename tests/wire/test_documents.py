@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -98,32 +99,40 @@ RETRY = '{"train/demo-1":{"UUID":"1","Times":3}}'
 
 def test_remain_retry_times_of_the_worked_case() -> None:
     assert encode_retry_times({"train/demo-1": RetryTimes("1", 3)}) == RETRY
-    assert decode_retry_times(RETRY) == {"train/demo-1": RetryTimes("1", 3)}
+    assert decode_retry_times(RETRY) == ({"train/demo-1": RetryTimes("1", 3)}, ())
 
 
 def test_remain_retry_times_is_valid_json_even_with_no_job() -> None:
     assert encode_retry_times({}) == "{}"
-    assert decode_retry_times("") == {}
+    assert decode_retry_times("") == ({}, ())
 
 
 def test_remain_retry_times_lets_null_entries_go_and_keeps_unknown_keys() -> None:
-    left = decode_retry_times('{"b":{"uuid":"u","Times":1,"new":[1]},"a":null}')
+    left, wrong = decode_retry_times('{"b":{"uuid":"u","Times":1,"new":[1]},"a":null}')
+    assert [error.place for error in wrong] == ["/a"]
     assert encode_retry_times(left) == '{"b":{"UUID":"u","Times":1,"new":[1]}}'
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("entry", "place"),
     [
-        ('{"ns/a":{"Times":"3"}}', "/ns~1a/Times"),
-        ('{"ns/a":[]}', "/ns~1a"),
-        ("[]", "/"),
-        ('{"a":{"UUID":1}}', "/a/UUID"),
+        ('"ns/a":{"Times":"3"}', "/ns~1a/Times"),
+        ('"ns/a":{"Times":1.0}', "/ns~1a/Times"),
+        ('"ns/a":[]', "/ns~1a"),
+        ('"a":{"UUID":1}', "/a/UUID"),
+        ('"a":null', "/a"),
     ],
 )
-def test_retry_times_of_a_wrong_type_name_their_place(text: str, place: str) -> None:
-    with pytest.raises(BadDocument) as caught:
+def test_an_entry_that_go_refuses_names_its_place_and_costs_no_other(entry: str, place: str) -> None:
+    left, wrong = decode_retry_times(f'{{{entry},"ns/b":{{"UUID":"u","Times":9007199254740993}}}}')
+    assert left == {"ns/b": RetryTimes("u", 9007199254740993)}
+    assert [error.place for error in wrong] == [place]
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "null", "7"])
+def test_retry_times_that_are_no_object_are_refused(text: str) -> None:
+    with pytest.raises(BadDocument):
         decode_retry_times(text)
-    assert caught.value.place == place
 
 
 RECORDS = (
@@ -314,3 +323,79 @@ ENTRIES = st.builds(
 )
 def test_reset_json_reads_back_what_it_wrote(info: ResetInfo) -> None:
     assert decode_reset(encode_reset(info)) == info
+
+
+# --- every value comes back as it was, and every text of another writer in Go's dialect as it was read
+
+WORDS = st.text(st.sampled_from('ab/<&>节🙂\u2028\u2029"\\\n\x01'), max_size=5)
+BIG = st.integers(-(2**63), 2**63 - 1)
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**90), 2**90) | WORDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=4,
+)
+EXTRA = st.dictionaries(WORDS.map(lambda word: f"x{word}"), JSONS, max_size=2)
+NAMES = st.none() | st.lists(WORDS, max_size=3).map(tuple)
+DEVICES = st.builds(
+    FaultDevice,
+    fault_type=WORDS,
+    npu_name=WORDS,
+    level=WORDS,
+    fault_code=WORDS,
+    differing=st.just({}) | st.just({"fault_handling": "other", "large_model_fault_level": None}),
+    extra=EXTRA,
+)
+NODES = st.builds(
+    FaultNodeEntry,
+    node=WORDS.map(NodeName),
+    health=WORDS,
+    devices=st.none() | st.lists(DEVICES, max_size=2).map(tuple),
+    unhealthy=NAMES,
+    network_unhealthy=NAMES,
+    node_d_enabled=st.booleans(),
+    update_time=BIG,
+    extra=EXTRA,
+) | st.builds(
+    FaultNodeEntry, node=WORDS.map(NodeName), health=WORDS, devices=st.none(), bare=st.just(True), extra=EXTRA
+)
+TASKS = st.builds(TaskReason, reason=WORDS, pod=WORDS, node=WORDS, rank_index=WORDS, extra=EXTRA)
+RESTARTS = st.builds(
+    RescheduleRecord, log_time=WORDS, timestamp=BIG, tasks=st.lists(TASKS, max_size=2).map(tuple), extra=EXTRA
+)
+
+
+def with_extras(value: FaultNodeEntry | RescheduleRecord | JobRecords) -> object:
+    """The value with all that equality leaves aside."""
+    if isinstance(value, FaultNodeEntry):
+        return value, value.extra, [(one.extra, one.differing) for one in value.devices or ()]
+    if isinstance(value, JobRecords):
+        return value, [with_extras(record) for record in value.records]
+    return value, value.extra, [task.extra for task in value.tasks]
+
+
+@given(st.lists(NODES, max_size=3, unique_by=lambda entry: entry.node))
+def test_fault_nodes_read_back_as_they_were_written(entries: list[FaultNodeEntry]) -> None:
+    text = encode_fault_nodes(entries)
+    back = decode_fault_nodes(text)
+    ordered = sorted(entries, key=lambda entry: entry.node)
+    assert [with_extras(entry) for entry in back] == [with_extras(entry) for entry in ordered]
+    assert encode_fault_nodes(back) == text
+    assert not set("<>&\u2028\u2029") & set(text)
+
+
+@given(st.dictionaries(WORDS, st.builds(RetryTimes, uid=WORDS, times=BIG, extra=EXTRA), max_size=3))
+def test_retry_times_read_back_as_they_were_written(left: dict[str, RetryTimes]) -> None:
+    text = encode_retry_times(left)
+    assert decode_retry_times(text) == (left, ())
+    assert encode_retry_times(decode_retry_times(text)[0]) == text
+
+
+@given(st.dictionaries(WORDS, st.tuples(BIG, st.lists(RESTARTS, max_size=2).map(tuple), WORDS, EXTRA), max_size=3))
+def test_records_read_back_as_they_were_written(
+    made: dict[str, tuple[int, tuple[RescheduleRecord, ...], str, Any]],
+) -> None:
+    jobs = {job: JobRecords(job, total, records, info, extra) for job, (total, records, info, extra) in made.items()}
+    text = encode_reschedule(jobs)
+    back = decode_reschedule(text)
+    assert {job: with_extras(one) for job, one in back.items()} == {job: with_extras(one) for job, one in jobs.items()}
+    assert encode_reschedule(back) == text

@@ -380,5 +380,9 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
     yield "gauge", "fault_agent_policies", "Different policies that the nodes' reports were rated by", len(policies), ()
     others = sum(count for digest, count in policies.items() if digest != role.policy)
     yield "gauge", "fault_agent_other_policy_nodes", "Nodes whose policy is not this coordinator's", others, ()
+    for what, count in sorted(role.dropped.items()):
+        yield "counter", "fault_agent_records_dropped", "Left out of job-reschedule-reason", count, (("what", what),)
+    for what, count in sorted(role.left_out.items()):
+        yield "gauge", "fault_agent_fault_node_left_out", "Has no room in fault-node now", count, (("what", what),)
     for reason, count in sorted(pulse.reasons.items()):
         yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

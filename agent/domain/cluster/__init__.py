@@ -4,6 +4,7 @@ The one rule: `decide_*` reads the book and returns a Verdict, `evolve` alone ch
 of others hold follows from the book; nothing is remembered in them.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
@@ -19,7 +20,9 @@ from agent.domain.cluster.book import (
     take_ledger,
 )
 from agent.domain.cluster.nodes import decide_node, entry_of
+from agent.domain.cluster.placement import first_retries
 from agent.domain.ledger import JobLedger, prune
+from agent.domain.reschedule import JobRecords
 from agent.domain.reset import Merge, Outcome, Phase, ResetInfo, Signal, recorded, step
 from agent.domain.vocab import JobId, Millis
 
@@ -35,7 +38,9 @@ __all__ = [
     "document_seen",
     "entry_of",
     "evolve",
+    "first_retries",
     "leave_act",
+    "records_seen",
     "take_ledger",
 ]
 
@@ -136,3 +141,23 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
             courses.append(current)
     after = replace(ledger, courses=tuple(courses))
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, after))
+
+
+def records_seen(book: ClusterBook, shown: Mapping[JobId, JobRecords]) -> Verdict:
+    """What job-reschedule-reason holds now, after the write went through: what had no room there is let go here too, or
+    it would come back with the next write and push out others' records again; a larger total there is ours from now on.
+    """
+    changed: dict[JobId, JobLedger | None] = {}
+    for job, ledger in book.ledgers.items():
+        if ledger.records is None:
+            continue
+        there = shown.get(job, JobRecords(job))
+        known = {(record.timestamp, record.tasks) for record in there.records}
+        records = replace(
+            ledger.records,
+            total=max(ledger.records.total, there.total),
+            records=tuple(one for one in ledger.records.records if (one.timestamp, one.tasks) in known),
+        )
+        if records != ledger.records:
+            changed[job] = replace(ledger, records=records)
+    return Verdict(ledgers=changed)

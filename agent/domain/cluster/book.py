@@ -99,6 +99,8 @@ class ClusterBook:
         self.rails: RailLedger | None = RailLedger()
         """None: the ledger could not be read, and no borrow is planned."""
         self.entries: dict[NodeName, FaultNodeEntry] = {}
+        self.judged: set[NodeName] = set()
+        """Nodes that were decided since the ledgers were read; an element of any other in `fault-node` is not ours."""
         self.tables: dict[tuple[str, str], RankTable] = {}
         """(namespace, job name) -> its rank table, completed ones only."""
         self.contradictions: dict[tuple[str, str], str] = {}
@@ -108,6 +110,8 @@ class ClusterBook:
         self.wakes: dict[NodeName, Millis] = {}
         """When a node's entry changes by the mere passing of time."""
         self.volcano_seen = False
+        self.foreign: set[Shared] = set()
+        """Shared documents that somebody else writes now: what they count is not counted here as well."""
         self.frozen: set[JobId] = set()
         """Jobs whose ledger could not be read: nothing is started or written for them."""
         self.vanished: set[NodeName] = set()
@@ -150,6 +154,7 @@ class ClusterBook:
         self.told.clear()
         for table in (self.entries, self.plans, self.deadlines, self.wakes, self.former):
             table.clear()
+        self.judged.clear()
         self.known_records.clear()
         self.known_retries.clear()
         self.frozen.clear()
@@ -170,6 +175,7 @@ def evolve(book: ClusterBook, verdict: Verdict) -> None:
         _put(book.deadlines, job, deadline)
     for node, wake in verdict.wakes.items():
         _put(book.wakes, node, wake)
+        book.judged.add(node)
     for node, entry in verdict.entries.items():
         _put(book.entries, node, entry)
         book.changed.add(Shared.VCJOB)

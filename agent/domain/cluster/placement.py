@@ -3,11 +3,11 @@
 The one rule: a record is made once, when pods that a fault had hit are gone and the job is whole again without them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import tzinfo
 
-from agent.domain.cluster.book import Cause, Draft, on_chip
+from agent.domain.cluster.book import Cause, ClusterBook, Draft, Shared, on_chip
 from agent.domain.cluster.effective import JobFault, faults_of
 from agent.domain.effects import chip_healthy, node_status, switch_status
 from agent.domain.events import fault_ref
@@ -18,13 +18,19 @@ from agent.domain.vocab import NodeName, Plane, Reason
 
 _STRENGTH = {
     RescheduleReason.SUB_HEALTH_FAULT: 0,
-    RescheduleReason.POD_FAILED: 1,
-    RescheduleReason.RELATION_FAULT_SEPARATE: 2,
-    RescheduleReason.CARD_UNHEALTHY: 3,
-    RescheduleReason.NODE_UNHEALTHY: 4,
+    RescheduleReason.PROCESS_EXCEPTION: 1,
+    RescheduleReason.POD_FAILED: 2,
+    RescheduleReason.RELATION_FAULT_SEPARATE: 3,
+    RescheduleReason.CARD_UNHEALTHY: 4,
+    RescheduleReason.NODE_UNHEALTHY: 5,
 }
 """Of several reasons for one pod the strongest is told; a card outranks a failed pod and so costs no retry."""
-_UNWATCHED = (FaultScheduling.ABSENT, FaultScheduling.OFF, FaultScheduling.BAD)
+_COSTS = {RescheduleReason.POD_FAILED, RescheduleReason.PROCESS_EXCEPTION}
+"""A restart for these alone costs a retry, if a pod failed; every other reason makes it free."""
+_UNWATCHED = (FaultScheduling.ABSENT, FaultScheduling.OFF)
+"""Volcano does not evaluate the job; a word it does not know is not one of these (reschedule.go:108, 128)."""
+_MARK = "fault-type"
+"""Pod label by which ClusterD says what it made of a pod: Separate, SubHealth or software."""
 
 
 def follow(draft: Draft, job: Job, zone: tzinfo) -> None:
@@ -42,7 +48,7 @@ def follow(draft: Draft, job: Job, zone: tzinfo) -> None:
     whole = job.placed and (not gone or any(uid not in known for uid in placed))
     if whole:
         hit = [suspect for suspect in suspects if suspect.uid in gone]
-        if hit:
+        if hit and job.settings.fault_scheduling not in _UNWATCHED:
             _record(draft, job, hit, gone, zone)
         suspects = tuple(suspect for suspect in suspects if suspect.uid not in gone)
         kept = placed
@@ -70,14 +76,19 @@ def _owner(draft: Draft, job: Job) -> None:
 
 
 def _retries(draft: Draft, job: Job) -> None:
-    """A job that Volcano would evaluate is in remain-retry-times from before its first fault (reschedule.go:128)."""
-    if job.settings.fault_scheduling in _UNWATCHED:
-        if draft.ledger.retry_times is not None:
-            draft.ledger = replace(draft.ledger, retry_times=None)
-    elif draft.ledger.retry_times is None and job.devices:
-        uid, times = draft.book.known_retries.get(job.id, ("", 0))
-        seeded = times if uid == job.owner_uid else job.settings.fault_retry_times
-        draft.ledger = replace(draft.ledger, retry_times=seeded)
+    """A job that Volcano would evaluate is in remain-retry-times from before its first fault, and stays there until it
+    is gone or another owner's (reschedule.go:128, 442).
+    """
+    if draft.ledger.retry_times is None:
+        draft.ledger = replace(draft.ledger, retry_times=first_retries(draft.book, job))
+
+
+def first_retries(book: ClusterBook, job: Job) -> int | None:
+    """Retries of a job of which no ledger tells: what the document said of it, else its label; None: it has none."""
+    if job.settings.fault_scheduling in _UNWATCHED or not job.devices:
+        return None
+    known = book.known_retries.get(job.id)
+    return known[1] if known is not None and known[0] == job.owner_uid else job.settings.fault_retry_times
 
 
 def _member(pod: Pod) -> Member:
@@ -92,9 +103,10 @@ def _place(member: Member) -> tuple[bool, int, str]:
 def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[str, Pod]) -> tuple[Suspect, ...]:
     """Every pod that is hit now, and those hit before that went without getting well."""
     before = {suspect.uid: suspect for suspect in draft.ledger.suspects}
+    failed = {uid for uid, pod in there.items() if pod.phase == "Failed" or any(pod.exit_codes)}
     found: list[Suspect] = []
     for uid, member in members.items():
-        reason = _reason(draft, job, member, there.get(uid))
+        reason = _reason(draft, job, member, there.get(uid), failed)
         known = before.get(uid)
         if reason is not None and known is not None and _STRENGTH[known.reason] >= _STRENGTH[reason]:
             found.append(known)
@@ -106,17 +118,22 @@ def _suspects(draft: Draft, job: Job, members: dict[str, Member], there: dict[st
     return tuple(found)
 
 
-def _reason(draft: Draft, job: Job, member: Member, pod: Pod | None) -> RescheduleReason | None:
+def _reason(
+    draft: Draft, job: Job, member: Member, pod: Pod | None, failed: Collection[str]
+) -> RescheduleReason | None:
     """Why this pod would have to be replaced, the strongest first (volcano rescheduling reschedule.go:1006)."""
     reasons = set(_fault_reasons(draft, job, member))
+    mark = pod.labels.get(_MARK) if pod is not None else None
     related = draft.ledger.related.get(member.uid)
-    if related is not None and related.separate:
+    sub_health = job.settings.sub_healthy_strategy != "ignore"
+    if mark == "Separate" or (related is not None and related.separate):
         reasons.add(RescheduleReason.RELATION_FAULT_SEPARATE)
-    elif related is not None and job.settings.sub_healthy_strategy != "ignore":
+    elif sub_health and (mark == "SubHealth" or related is not None):
         reasons.add(RescheduleReason.SUB_HEALTH_FAULT)
-    failed = pod is not None and (pod.phase == "Failed" or any(pod.exit_codes))
-    if failed and job.settings.fault_retry_times:
+    if member.uid in failed and job.settings.fault_retry_times:
         reasons.add(RescheduleReason.POD_FAILED)
+    if mark == "software" and any(uid != member.uid for uid in failed):
+        reasons.add(RescheduleReason.PROCESS_EXCEPTION)
     return max(reasons, key=_STRENGTH.__getitem__, default=None)
 
 
@@ -151,15 +168,24 @@ def _of_fault(found: JobFault) -> RescheduleReason | None:
 
 
 def _record(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member], zone: tzinfo) -> None:
-    """The restart that has been carried out: one record, and one retry less if failed pods alone were its reason."""
+    """The restart that has been carried out: one record, and one retry less if failed pods alone were its reason; what
+    another writer of the document counts is left to it.
+    """
     tasks = [TaskReason(one.reason, gone[one.uid].pod, gone[one.uid].node, gone[one.uid].rank_index) for one in hit]
-    records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
-    draft.ledger = replace(draft.ledger, records=add_record(records, record_of(draft.now, zone, tasks)))
-    if draft.ledger.retry_times and all(one.reason is RescheduleReason.POD_FAILED for one in hit):
-        draft.ledger = replace(draft.ledger, retry_times=draft.ledger.retry_times - 1)
+    reasons = {one.reason for one in hit}
+    left = draft.ledger.retry_times
+    costs = RescheduleReason.POD_FAILED in reasons and reasons <= _COSTS and Shared.VCJOB not in draft.book.foreign
+    if costs and left is not None and left > 0:
+        draft.ledger = replace(draft.ledger, retry_times=left - 1)
+    told = Reason.FOREIGN_WRITER_LIVE
+    if Shared.RECORDS not in draft.book.foreign:
+        told = Reason.RESCHEDULE_RECORDED
+        records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
+        draft.ledger = replace(draft.ledger, records=add_record(records, record_of(draft.now, zone, tasks)))
     names = ", ".join(f"{task.pod} on {task.node} ({task.reason})" for task in tasks[:3])
     more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
-    draft.say(Reason.RESCHEDULE_RECORDED, f"replaced: {names}{more}", _cause(draft, job, hit, gone))
+    other = "" if told is Reason.RESCHEDULE_RECORDED else "; recorded by the other writer of the document"
+    draft.say(told, f"replaced: {names}{more}{other}", _cause(draft, job, hit, gone))
 
 
 def _cause(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member]) -> Cause:

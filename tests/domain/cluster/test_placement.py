@@ -389,7 +389,7 @@ async def test_a_vanished_node_is_unhealthy_and_its_pods_replacement_is_told_by_
     assert await records(rig) == (1, [[("NodeUnhealthy", "demo-0", "n1", "0")]])
 
 
-async def test_a_job_without_the_label_is_in_no_retry_times_and_leaves_them_when_it_goes_off() -> None:
+async def test_a_job_without_the_label_is_in_no_retry_times_and_stays_there_once_it_is() -> None:
     rig = Rig(the_demo({}))
     rig.tick(0)
     await rig.run()
@@ -402,7 +402,74 @@ async def test_a_job_without_the_label_is_in_no_retry_times_and_leaves_them_when
         rig.apply(a_pod(f"demo-{pod}", node=f"n{pod + 1}", rank_index=pod, labels=off), 6 + pod)
     rig.tick(10)
     await rig.run()
-    assert await retries(rig) is None
+    # Volcano takes an entry out only with the job or its owner (reschedule.go:442): without it the operator fails it.
+    assert await retries(rig) == 3
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("grace", 1),
+        ("force", 1),
+        ("external-grace", 1),
+        ("external-force", 1),
+        ("maybe", 1),
+        ("off", 0),
+        ("", 0),
+    ],
+)
+async def test_a_job_that_volcano_does_not_evaluate_leaves_no_record(word: str, expected: int) -> None:
+    labels = {"fault-scheduling": word, "fault-retry-times": "3"} if word else {"fault-retry-times": "3"}
+    rig = Rig(the_demo(labels))
+    rig.fault(SEPARATE)
+    replace_pod(rig, 10, labels=labels)
+    await rig.run()
+    assert (await records(rig))[0] == expected
+
+
+def marked(pod: int, kind: str = "", **given: Any) -> dict[str, Any]:
+    """A pod of the job with ClusterD's label."""
+    labels = {**LABELS, "subHealthyStrategy": "graceExit"} | ({"fault-type": kind} if kind else {})
+    return a_pod(f"demo-{pod}", node=f"n{pod + 1}", rank_index=pod, labels=labels, **given)
+
+
+FAILED: dict[str, Any] = {"phase": "Failed", "exit_code": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "named", "left"),
+    [
+        pytest.param([marked(0, "Separate")], ["RelationFaultSeparate"], 3, id="relation"),
+        pytest.param([marked(0, "SubHealth")], ["SubHealthFault"], 3, id="sub-health"),
+        pytest.param([marked(0, "software")], [], 3, id="software alone"),
+        pytest.param([marked(0, "software", **FAILED)], ["pod-failed"], 2, id="software, failed itself"),
+        pytest.param(
+            [marked(0, "software"), marked(1, **FAILED)], ["process-exception", "pod-failed"], 2, id="software, another"
+        ),
+        pytest.param(
+            [marked(0, "Separate"), marked(1, **FAILED)],
+            ["RelationFaultSeparate", "pod-failed"],
+            3,
+            id="relation first",
+        ),
+        pytest.param([marked(0, "other")], [], 3, id="a word nobody knows"),
+    ],
+)
+async def test_what_clusterd_marks_on_a_pod_is_a_reason(
+    before: list[dict[str, Any]], named: list[str], left: int
+) -> None:
+    rig = demo(subHealthyStrategy="graceExit")
+    for step, pod in enumerate(before):
+        rig.apply(pod, 1 + step)
+    for step in (0, 1):
+        rig.delete("Pod", "train", f"demo-{step}", 10)
+    for step in (0, 1):
+        rig.apply({**marked(step, uid=f"uid-new-{step}")}, 20 + step)
+    rig.tick(30)
+    await rig.run()
+    total, found = await records(rig)
+    assert [task[0] for record in found for task in record] == named
+    assert (total, await retries(rig)) == (1 if named else 0, left)
 
 
 async def test_a_job_without_devices_is_no_npu_job() -> None:

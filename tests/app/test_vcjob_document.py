@@ -1,0 +1,521 @@
+"""`vcjob-fault-npu-cm` as a whole: which nodes are listed and how, and what ascend-operator decides by its retries."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kubebuilders import DEMO_GROUP, DEMO_JOB, DEMO_UID, a_config_map, a_group, a_node, a_pod, the_demo
+from readers import CRASHED, FAILED, RESTARTING, operator_decides
+from rig import T0, Rig
+
+from agent.app.documents import NodesShown, render_vcjob
+from agent.domain.cluster import ClusterBook, Limits
+from agent.domain.faultnodes import DeviceFault, FaultNodeEntry, NodeFaults, fault_node
+from agent.domain.jobs import PodGroup
+from agent.domain.ledger import JobLedger
+from agent.domain.vocab import JobId, NodeName, Plane, Reason
+from agent.ports import ConfigMap
+
+VCJOB = "volcano-system/vcjob-fault-npu-cm"
+LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3"}
+SEPARATE, MILD, SUB_HEALTH, LINK, PRE, UNKNOWN = "80E18402", "80818200", "80DE0207", "81078603", "8F180220", "8F0000A2"
+NODE_DOWN, SWITCH_DOWN = "2C000031", "[0x00f103b0,155907,na,na]"
+SWITCH = {"switchChipId": 0, "switchPortId": 1}
+
+
+def holding(data: dict[str, str], **given: Any) -> dict[str, Any]:
+    return a_config_map("vcjob-fault-npu-cm", data, namespace="volcano-system", **given)
+
+
+async def nodes_of(rig: Rig) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((await rig.data(VCJOB) or {})["fault-node"])
+    return found
+
+
+# --- fault-node: one night of every kind, byte by byte
+
+CARD_2 = (
+    '{"fault_type":"CardUnhealthy","npu_name":"Ascend910-2","fault_level":"SeparateNPU",'
+    '"fault_handling":"SeparateNPU","large_model_fault_level":"SeparateNPU","fault_code":"80E18402,8F180220"}'
+)
+"""Both codes of the card, ascending by value; PreSeparateNPU in use is the milder one."""
+LINK_2 = (
+    '{"fault_type":"CardNetworkUnhealthy","npu_name":"Ascend910-2","fault_level":"PreSeparateNPU",'
+    '"fault_handling":"PreSeparateNPU","large_model_fault_level":"PreSeparateNPU","fault_code":"81078603"}'
+)
+PRE_1 = (
+    '{"fault_type":"CardUnhealthy","npu_name":"Ascend910-1","fault_level":"PreSeparateNPU",'
+    '"fault_handling":"PreSeparateNPU","large_model_fault_level":"PreSeparateNPU","fault_code":"8F180220"}'
+)
+MILD_0 = (
+    '{"fault_type":"CardUnhealthy","npu_name":"Ascend910-0","fault_level":"NotHandleFault",'
+    '"fault_handling":"NotHandleFault","large_model_fault_level":"NotHandleFault","fault_code":"80818200"}'
+)
+
+
+def card(name: str, kind: str = "CardUnhealthy", code: str = SEPARATE) -> str:
+    return (
+        f'{{"fault_type":"{kind}","npu_name":"{name}","fault_level":"SeparateNPU","fault_handling":"SeparateNPU",'
+        f'"large_model_fault_level":"SeparateNPU","fault_code":"{code}"}}'
+    )
+
+
+def element(devices: str, node: str, cards: str, links: str, state: str, at: int, node_d: str = "false") -> str:
+    return (
+        f'{{"FaultDeviceList":[{devices}],"NodeName":"{node}","UnhealthyNPU":{cards},"NetworkUnhealthyNPU":{links},'
+        f'"NodeDEnable":{node_d},"NodeHealthState":"{state}","UpdateTime":{at}}}'
+    )
+
+
+GOLDEN = ",".join(
+    [
+        # both kinds of unhealthy cards: CardUnhealthy; device 0 is mild and told beside them; the last thing that
+        # changed was the link, after 20 s of being down and one millisecond
+        element(f"{MILD_0},{CARD_2},{LINK_2}", "n1", '["Ascend910-2"]', '["Ascend910-2"]', "CardUnhealthy", 1767225623),
+        # vanished at 30 with a pod of the job on it; the card's PreSeparateNPU in use is told beside that
+        element(PRE_1, "n2", "null", "null", "NodeUnhealthy", 1767225630),
+        # 64 devices, in the order of their numbers; a public fault of a card makes it unhealthy under its own kind
+        element(
+            ",".join([card("Ascend910-9"), card("Ascend910-10", "PublicFault", "220001001"), card("Ascend910-63")]),
+            "n3",
+            '["Ascend910-9","Ascend910-10","Ascend910-63"]',
+            "null",
+            "CardUnhealthy",
+            1767225612,
+        ),
+        # a switch and a node fault: no device, lists null; NodeD's object of n6 is there
+        element("", "n5", "null", "null", "NodeUnhealthy", 1767225605),
+        element("", "n6", "null", "null", "NodeUnhealthy", 1767225606, "true"),
+        # a link alone
+        element(LINK_2, "n9", "null", '["Ascend910-2"]', "CardNetworkUnhealthy", 1767225629),
+    ]
+)
+
+
+async def test_every_kind_of_fault_has_its_place_in_fault_node() -> None:
+    objects = the_demo(LABELS)
+    objects += [a_node(f"n{number}") for number in range(3, 10)]
+    objects[-7] = a_node("n3", devices=range(64))
+    objects.append(a_config_map("mindx-dl-nodeinfo-n6", {"NodeInfo": "{}"}, namespace="mindx-dl"))
+    rig = Rig(objects)
+    rig.fault(SEPARATE, 1)
+    rig.fault(PRE, 2)
+    rig.fault(LINK, 3, resource="hccn")
+    rig.fault(MILD, 4, device=0)
+    rig.fault(SUB_HEALTH, 4, node="n4")  # sub-health alone lists no node
+    rig.fault(SWITCH_DOWN, 5, node="n5", device=None, resource="lingqu", location=SWITCH)
+    rig.fault(NODE_DOWN, 6, node="n6", device=None, resource="ipmi")
+    rig.fault(UNKNOWN, 7, node="n7")  # held for a person: in no document
+    rig.fault(PRE, 8, node="n2", device=1)  # in use
+    rig.fault(LINK, 9, node="n9", resource="hccn")
+    rig.fault(SEPARATE, 10, node="n3", device=63)
+    rig.fault(SEPARATE, 11, node="n3", device=9)
+    rig.fault("220001001", 12, node="n3", device=10, resource="pingmesh")
+    rig.fault(SEPARATE, 13, node="n8")
+    rig.clear(SEPARATE, 14, node="n8")  # healthy again: it leaves
+    rig.delete("Node", "", "n2", 30)
+    rig.tick(40)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data is not None
+    assert data["fault-node"] == f"[{GOLDEN}]"
+    assert data["remain-retry-times"] == f'{{"train/{DEMO_GROUP}":{{"UUID":"{DEMO_UID}","Times":3}}}}'
+
+
+async def test_a_silent_node_keeps_its_entry_and_its_time() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    rig.tick(2)
+    rig.fault(SEPARATE, 100_000, node="n2")
+    await rig.run()
+    assert [(one["NodeName"], one["UpdateTime"] - T0 // 1000) for one in await nodes_of(rig)] == [
+        ("n1", 1),
+        ("n2", 100_000),
+    ]
+
+
+async def test_what_changes_nothing_of_a_node_moves_no_time() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    rig.fault(SEPARATE, 5)  # once more
+    rig.fault(UNKNOWN, 6)  # held
+    rig.apply(a_pod("demo-0", phase="Succeeded", labels=LABELS), 7)
+    rig.tick(60)
+    await rig.run()
+    again = Rig(rig.objects, disk=rig.disk)
+    again.tick(100)
+    await again.run()
+    assert len({*rig.texts(VCJOB, "fault-node")} - {"[]"}) == 1
+    assert again.texts(VCJOB, "fault-node") == []
+    assert [one["UpdateTime"] - T0 // 1000 for one in await nodes_of(again)] == [1]
+
+
+# --- remain-retry-times: what ascend-operator decides
+
+RIGHT = f'{{"{DEMO_JOB}":{{"UUID":"{DEMO_UID}","Times":%d}}}}'
+CASES = [
+    # what stands there, what the operator decides by it, and what once we have written
+    pytest.param(None, FAILED, RESTARTING, id="no ConfigMap"),
+    pytest.param({}, FAILED, RESTARTING, id="no key"),
+    pytest.param({"remain-retry-times": ""}, FAILED, RESTARTING, id="empty"),
+    pytest.param({"remain-retry-times": "{"}, FAILED, RESTARTING, id="malformed"),
+    pytest.param({"remain-retry-times": "[]"}, FAILED, RESTARTING, id="no object"),
+    pytest.param({"remain-retry-times": "{}"}, FAILED, RESTARTING, id="absent"),
+    pytest.param({"remain-retry-times": f'{{"{DEMO_JOB}":null}}'}, CRASHED, RESTARTING, id="null"),
+    pytest.param(
+        {"remain-retry-times": f'{{"{DEMO_JOB}":{{"UUID":"{DEMO_UID}","Times":"2"}}}}'},
+        FAILED,
+        RESTARTING,
+        id="as text",
+    ),
+    pytest.param({"remain-retry-times": RIGHT % 2}, RESTARTING, RESTARTING, id="two left"),
+    pytest.param({"remain-retry-times": RIGHT % 0}, FAILED, FAILED, id="none left"),
+    pytest.param(
+        {"remain-retry-times": f'{{"{DEMO_JOB}":{{"UUID":"another","Times":0}}}}'}, FAILED, RESTARTING, id="another's"
+    ),
+    pytest.param(
+        {"remain-retry-times": f'{{"x/y":{{"UUID":7,"Times":2}},{(RIGHT % 1)[1:]}'},
+        FAILED,
+        RESTARTING,
+        id="one spoils all",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "before", "after"), CASES)
+async def test_a_job_with_retries_is_restarted_whatever_stood_there(
+    data: dict[str, str] | None, before: str, after: str
+) -> None:
+    assert operator_decides(data, DEMO_JOB) == before
+    rig = Rig(the_demo(LABELS))
+    if data is not None:
+        store = rig.disk.foreign
+        assert store is not None
+        await store.put(ConfigMap("volcano-system", "vcjob-fault-npu-cm", data))
+    rig.tick(1)
+    await rig.run()
+    assert operator_decides(await rig.data(VCJOB), DEMO_JOB) == after
+
+
+async def test_the_operator_finds_the_retries_at_every_moment_of_a_night() -> None:
+    rig = Rig(the_demo(LABELS))
+    for number in range(4):
+        at = 10 * number
+        rig.apply(a_pod("demo-0", uid=f"uid-{number}", phase="Failed", labels=LABELS), at + 1)
+        rig.delete("Pod", "train", "demo-0", at + 3)
+        rig.apply(a_pod("demo-0", uid=f"uid-{number + 1}", labels=LABELS), at + 6)
+    rig.tick(60)
+    await rig.run()
+    texts = rig.texts(VCJOB, "remain-retry-times")
+    assert [operator_decides({"remain-retry-times": text}, DEMO_JOB) for text in texts] == [
+        RESTARTING,
+        RESTARTING,
+        RESTARTING,
+        FAILED,
+    ]
+    assert texts == [RIGHT % 3, RIGHT % 2, RIGHT % 1, RIGHT % 0]
+
+
+@pytest.mark.parametrize("word", ["grace", "force", "external-grace", "external-force", "maybe"])
+async def test_every_job_that_the_plugin_would_list_is_listed(word: str) -> None:
+    # A word that the plugin does not know is not `off` to it: the job is listed, and the operator restarts its pods.
+    rig = Rig(the_demo({**LABELS, "fault-scheduling": word}))
+    rig.tick(1)
+    await rig.run()
+    assert operator_decides(await rig.data(VCJOB), DEMO_JOB) == RESTARTING
+
+
+@pytest.mark.parametrize("labels", [{"fault-retry-times": "3"}, {**LABELS, "fault-scheduling": "off"}])
+async def test_a_job_that_the_plugin_leaves_alone_is_not_listed(labels: dict[str, str]) -> None:
+    rig = Rig(the_demo(labels))
+    rig.tick(1)
+    await rig.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == "{}"
+
+
+async def test_switched_off_and_on_again_a_job_has_what_was_left() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 1)
+    rig.delete("Pod", "train", "demo-0", 3)
+    rig.apply(a_pod("demo-0", uid="uid-2", labels=LABELS), 6)
+    for at, word in ((10, "off"), (20, "grace")):
+        marks = {**LABELS, "fault-scheduling": word}
+        rig.apply(a_group(labels=marks), at)
+        rig.apply(a_pod("demo-0", uid="uid-2", labels=marks), at + 1)
+        rig.apply(a_pod("demo-1", node="n2", rank_index=1, labels=marks), at + 2)
+    rig.tick(30)
+    await rig.run()
+    assert rig.texts(VCJOB, "remain-retry-times") == [RIGHT % 3, RIGHT % 2]
+
+
+async def test_a_label_below_none_is_never_counted_further_down() -> None:
+    labels = {**LABELS, "fault-retry-times": "-1"}
+    rig = Rig(the_demo(labels))
+    rig.apply(a_pod("demo-0", phase="Failed", labels=labels), 1)
+    rig.delete("Pod", "train", "demo-0", 3)
+    rig.apply(a_pod("demo-0", uid="uid-2", labels=labels), 6)
+    rig.tick(10)
+    await rig.run()
+    assert rig.texts(VCJOB, "remain-retry-times") == [RIGHT % -1]
+
+
+async def test_a_job_that_nobody_owns_has_its_label_s_retries() -> None:
+    objects = [a_node("n1"), a_group("lone", owner="", min_member=1, labels=LABELS), a_pod("lone-0", group="lone")]
+    rig = Rig(objects)
+    rig.tick(1)
+    await rig.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == '{"train/lone":{"UUID":"","Times":3}}'
+
+
+async def test_what_another_writer_counted_while_it_was_there_is_gone_on_from() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.tick(1)
+    await rig.run()
+    theirs = holding({"fault-node": "", "remain-retry-times": RIGHT % 2})
+    theirs["metadata"]["managedFields"] = [{"manager": "vc-scheduler"}]
+    beside = Rig(rig.objects, disk=rig.disk)
+    beside.apply(theirs, 10)
+    beside.tick(11)
+    beside.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 20)
+    beside.delete("Pod", "train", "demo-0", 25)
+    beside.apply(a_pod("demo-0", uid="uid-2", labels=LABELS), 30)
+    theirs["data"]["remain-retry-times"] = RIGHT % 1
+    beside.apply(theirs, 31)
+    beside.tick(40)
+    await beside.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == RIGHT % 1
+    # The plugin is declared history: its count goes on, and what it counted is not counted twice.
+    alone = Rig(rig.objects, {"documents": {"vcjob_fault_npu_cm": {"sole_writer": True}}}, disk=rig.disk)
+    alone.tick(100)
+    await alone.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == RIGHT % 1
+
+
+async def test_one_wrong_entry_costs_no_right_one_of_others() -> None:
+    theirs = '{"a/b":{"UUID":"u","Times":"2"},"c/d":{"UUID":"v","Times":5,"note":[1]},"e/f":null}'
+    rig = Rig(the_demo(LABELS))
+    rig.apply(holding({"remain-retry-times": theirs}), 0)
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    left = (await rig.data(VCJOB) or {})["remain-retry-times"]
+    assert left == f'{{"c/d":{{"UUID":"v","Times":5,"note":[1]}},{(RIGHT % 3)[1:]}'
+    told = [one.detail for one in rig.decisions if one.document == VCJOB and one.reason is Reason.WRITTEN]
+    assert any("/a~1b/Times" in detail and "from 1 right entries and ours" in detail for detail in told)
+
+
+async def test_a_job_whose_podgroup_is_not_shown_keeps_what_others_wrote_of_it() -> None:
+    objects = [a_node("n1"), a_pod("demo-0", labels=LABELS)]
+    rig = Rig(objects)
+    rig.apply(holding({"remain-retry-times": RIGHT % 1}), 0)
+    rig.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 1)
+    rig.fault(SEPARATE, 2)
+    await rig.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == RIGHT % 1
+
+
+async def test_a_job_whose_ledger_cannot_be_read_is_still_listed() -> None:
+    rig = Rig(the_demo(LABELS))
+    store = rig.disk.foreign
+    assert store is not None
+    await store.put(ConfigMap("train", f"fault-agent-job-{DEMO_GROUP}", {"ledger.json": "{"}))
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    assert Reason.LEDGER_UNREADABLE in [one.reason for one in rig.decisions]
+    assert operator_decides(await rig.data(VCJOB), DEMO_JOB) == RESTARTING
+
+
+async def test_a_deleted_document_is_made_again_with_every_job_and_node() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    rig.delete("ConfigMap", "volcano-system", "vcjob-fault-npu-cm", 5)
+    rig.tick(6)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert operator_decides(data, DEMO_JOB) == RESTARTING
+    assert [one["UpdateTime"] - T0 // 1000 for one in await nodes_of(rig)] == [1]
+
+
+# --- what others write beside us
+
+DEVICE = '{"fault_type":"CardUnhealthy","npu_name":"Ascend910-2","fault_level":"SeparateNPU","note":"d"}'
+
+
+async def test_what_others_add_later_stays() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    theirs = (
+        f'[{{"FaultDeviceList":[{DEVICE}],"NodeName":"n1","NodeHealthState":"CardUnhealthy","rack":7}},'
+        '{"NodeName":"far","NodeHealthState":"NodeUnhealthy","UpdateTime":5}]'
+    )
+    rig.apply(holding({"fault-node": theirs, "remain-retry-times": '{"x/y":{"UUID":"u","Times":1}}', "k": "v"}), 5)
+    rig.fault(SEPARATE, 10, node="n2")
+    rig.tick(20)
+    await rig.run()
+    data = await rig.data(VCJOB)
+    assert data is not None
+    far, first, second = sorted(json.loads(data["fault-node"]), key=lambda one: str(one["NodeName"]))
+    assert (far["NodeName"], far["NodeHealthState"], far["UpdateTime"]) == ("far", "NodeUnhealthy", 5)
+    assert (first["rack"], first["FaultDeviceList"][0]["note"], first["UpdateTime"] - T0 // 1000) == (7, "d", 1)
+    assert first["UnhealthyNPU"] == ["Ascend910-2"]
+    assert second["NodeName"] == "n2"
+    assert (data["k"], json.loads(data["remain-retry-times"])["x/y"]) == ("v", {"UUID": "u", "Times": 1})
+
+
+async def test_a_fault_node_that_nobody_can_read_is_made_anew_and_said() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(holding({"fault-node": "[7]"}), 0)
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    assert [one["NodeName"] for one in await nodes_of(rig)] == ["n1"]
+    assert any("fault-node was unreadable" in one.detail for one in rig.decisions)
+
+
+WORDS = st.text(st.sampled_from('ab/<&>节\u2028"\\'), min_size=1, max_size=6)
+NEW = WORDS.map(lambda word: f"x-{word}")
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | WORDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=4,
+)
+MORE = st.dictionaries(NEW, ANY, max_size=2)
+THEIRS = st.fixed_dictionaries(
+    {
+        "keys": st.dictionaries(NEW, WORDS, max_size=2),
+        "jobs": st.dictionaries(
+            st.sampled_from(["a/b", DEMO_JOB, "c/<d>"]), st.tuples(st.integers(-(2**63), 2**63 - 1), MORE), max_size=3
+        ),
+        "nodes": st.dictionaries(st.sampled_from(["n1", "far", "n<>"]), st.tuples(MORE, MORE), max_size=3),
+    }
+)
+
+
+def a_book(*nodes: str) -> ClusterBook:
+    """The demo job with three retries, and these nodes with device 2 separated."""
+    book = ClusterBook("solo", Limits())
+    book.jobs.apply_group(PodGroup("train", DEMO_GROUP, owner_uid=DEMO_UID))
+    book.ledgers[JobId(DEMO_JOB)] = JobLedger(JobId(DEMO_JOB), "solo", owner=DEMO_UID, retry_times=3)
+    for name in nodes:
+        node = NodeName(name)
+        entry = fault_node(NodeFaults(node, (DeviceFault(2, Plane.CHIP, SEPARATE, "SeparateNPU", False),)))
+        assert entry is not None
+        book.entries[node] = entry
+        book.judged.add(node)
+    return book
+
+
+def live_of(theirs: dict[str, Any]) -> ConfigMap:
+    device = {"fault_type": "CardUnhealthy", "npu_name": "Ascend910-2", "fault_level": "SeparateNPU"}
+    nodes = [
+        {"FaultDeviceList": [device | of_device], "NodeName": name, "NodeHealthState": "CardUnhealthy"} | of_node
+        for name, (of_node, of_device) in theirs["nodes"].items()
+    ]
+    jobs = {job: {"UUID": "u", "Times": times} | more for job, (times, more) in theirs["jobs"].items()}
+    data = {"fault-node": json.dumps(nodes), "remain-retry-times": json.dumps(jobs), **theirs["keys"]}
+    return ConfigMap("volcano-system", "vcjob-fault-npu-cm", data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(THEIRS)
+def test_the_merge_keeps_every_key_of_others_and_is_done_once(theirs: dict[str, Any]) -> None:
+    book, live, shown = a_book("n1"), live_of(theirs), NodesShown()
+    rendered = render_vcjob(book, frozenset(), live, shown)
+    assert rendered.data is not None
+    after = {**live.data, **rendered.data}
+    nodes = {one["NodeName"]: one for one in json.loads(after["fault-node"])}
+    jobs = json.loads(after["remain-retry-times"])
+    assert {key: after[key] for key in theirs["keys"]} == theirs["keys"]
+    assert set(nodes) == {"n1", *theirs["nodes"]}
+    for name, (of_node, of_device) in theirs["nodes"].items():
+        assert of_node.items() <= nodes[name].items()
+        assert of_device.items() <= nodes[name]["FaultDeviceList"][0].items()
+    assert set(jobs) == {DEMO_JOB, *theirs["jobs"]}
+    for job, (times, more) in theirs["jobs"].items():
+        ours = {"UUID": DEMO_UID, "Times": 3} if job == DEMO_JOB else {"UUID": "u", "Times": times}
+        assert jobs[job] == ours | more
+    for seen in (shown, NodesShown()):  # also when it has to be read again
+        again = render_vcjob(book, frozenset(), ConfigMap(live.namespace, live.name, after), seen)
+        assert {**after, **(again.data or {})} == after
+
+
+# --- how much room there is
+
+
+def full(book: ClusterBook, count: int, devices: int = 16) -> None:
+    faults = tuple(DeviceFault(at, Plane.CHIP, SEPARATE, "SeparateNPU", False) for at in range(devices))
+    entry = fault_node(NodeFaults(NodeName("one"), faults))
+    assert entry is not None
+    for number in range(count):
+        node = NodeName(f"worker-{number:05}")
+        book.entries[node] = replace(entry, node=node)
+        book.judged.add(node)
+
+
+def test_ten_thousand_nodes_of_sixteen_faulty_devices_are_all_named_beside_the_retries() -> None:
+    book = a_book()
+    full(book, 10_000)
+    rendered = render_vcjob(book, frozenset(), None, NodesShown())
+    assert rendered.data is not None
+    nodes = json.loads(rendered.data["fault-node"])
+    assert [(one["NodeName"], one["NodeHealthState"]) for one in nodes] == [
+        (f"worker-{number:05}", "CardUnhealthy") for number in range(10_000)
+    ]
+    assert sum(len(text.encode()) for text in rendered.data.values()) <= 1_000_000
+    assert operator_decides(rendered.data, DEMO_JOB) == RESTARTING
+    found = re.search(r"160000 device elements left out to fit; of (\d+) nodes name and state alone$", rendered.detail)
+    assert found is not None
+    assert int(found[1]) == sum("UpdateTime" not in one for one in nodes)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1_000_000), st.integers(0, 400), st.integers(0, 16), st.booleans())
+def test_all_keys_together_stay_within_the_budget(foreign: int, nodes: int, devices: int, binary: bool) -> None:
+    book = a_book()
+    full(book, nodes, max(devices, 1))
+    theirs = {"theirs": "x" * foreign}
+    live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {} if binary else theirs)
+    live = replace(live, extra={"binaryData": theirs} if binary else {})
+    rendered = render_vcjob(book, frozenset(), live, NodesShown())
+    assert rendered.data is not None
+    assert operator_decides(rendered.data, DEMO_JOB) == RESTARTING
+    ours = sum(len(text.encode()) for text in rendered.data.values())
+    retries = len(rendered.data["remain-retry-times"].encode())
+    # Beside a foreign key that fills the room the retries still stand, for without them the operator fails the job.
+    assert foreign + ours <= max(1_000_000, foreign + retries + len("[]"))
+
+
+def test_jobs_without_retries_go_first_when_the_retries_alone_are_too_long() -> None:
+    book = a_book()
+    others = {f"ns/job-{number:05}": {"UUID": "u" * 36, "Times": number % 2} for number in range(15_000)}
+    live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"remain-retry-times": json.dumps(others)})
+    rendered = render_vcjob(book, frozenset(), live, NodesShown())
+    assert rendered.data is not None
+    left = json.loads(rendered.data["remain-retry-times"])
+    assert len(left) == 7501
+    assert {one["Times"] for one in left.values()} == {1, 3}
+    assert "7500 jobs without retries left out of remain-retry-times to fit" in rendered.detail
+
+
+def test_what_has_no_room_moves_no_time_after_a_restart() -> None:
+    book, shown = a_book(), NodesShown()
+    full(book, 1000)
+    book.entries = {node: _at(entry, 100) for node, entry in book.entries.items()}
+    first = render_vcjob(book, frozenset(), None, shown)
+    assert first.data is not None
+    assert "left out to fit" in first.detail
+    live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", dict(first.data))
+    # The next coordinator finds less in the document than it knows, and takes that for a change of each node.
+    book.entries = {node: _at(entry, 900) for node, entry in book.entries.items()}
+    assert render_vcjob(book, frozenset(), live, NodesShown()).data == first.data
+    book.entries[NodeName("worker-00001")] = _at(book.entries[NodeName("worker-00001")], 901, health="NodeUnhealthy")
+    later = render_vcjob(book, frozenset(), live, NodesShown()).data
+    assert later is not None
+    moved = [one["NodeName"] for one in json.loads(later["fault-node"]) if one["UpdateTime"] != 100]
+    assert moved == ["worker-00001"]
+
+
+def _at(entry: FaultNodeEntry, second: int, **changes: Any) -> FaultNodeEntry:
+    return replace(entry, update_time=second, **changes)
