@@ -245,6 +245,23 @@ def test_what_was_dropped_stays_dropped_and_costs_others_nothing_more() -> None:
     assert detail == "records of jobs: 1121"
 
 
+def test_killed_before_the_ledger_knows_what_went_costs_at_most_one_pass_more() -> None:
+    theirs = {
+        f"ns/{n:04}": JobRecords(f"ns/{n:04}", 3, tuple(one_record(9 - i, "x" * 99) for i in range(3)))
+        for n in range(1120)
+    }
+    ours = JobRecords("us/job", 5, tuple(one_record(50 - i) for i in range(5)))
+    live = ConfigMap("mindx-dl", "job-reschedule-reason", {KEY: encode_reschedule(theirs)})
+    written = render_reschedule(a_book(ours=ours), live, RecordsShown())
+    assert written.data is not None
+    after = replace(live, data=dict(written.data))
+    book = a_book(ours=ours)  # as the ledger was
+    again, _ = publish(book, after)
+    counts = {name: len(one["RescheduleRecords"]) for name, one in json.loads(again.data[KEY]).items()}
+    assert counts == dict.fromkeys(theirs, 2) | {"us/job": 5}  # there was room for all of ours after all
+    assert publish(book, again)[0] == again
+
+
 def test_a_whole_job_that_was_dropped_does_not_come_back_and_its_total_goes_on() -> None:
     theirs = {f"ns/{n:04}": JobRecords(f"ns/{n:04}", 1, (one_record(100 + n, "x" * 99),)) for n in range(3000)}
     book, text = a_book(ours=JobRecords("us/job", 5, (one_record(1),))), encode_reschedule(theirs)
