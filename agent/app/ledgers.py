@@ -164,7 +164,7 @@ class Ledgers:
         if book.rails is None:
             return text
         with suppress(BadDocument):
-            return encode_plan(as_held(decode_plan(text), (one for one in book.rails.entries if one.job == job)))
+            return encode_plan(as_held(decode_plan(text), book.rails.of_job(job)))
         return text
 
     @property

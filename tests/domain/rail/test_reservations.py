@@ -135,6 +135,14 @@ def test_closing_a_job_can_keep_its_present_life() -> None:
     assert [entry.open for entry in left.entries] == [False, True, True]
 
 
+def test_a_job_s_entries_are_found_without_looking_at_those_of_others() -> None:
+    ledger = book(held(N0), held(N1, job=OTHER), held(N2, incarnation="second", state=HoldState.RETURNED))
+    assert [entry.node for entry in ledger.of_job(JOB)] == [N0, N2]
+    assert [entry.node for entry in ledger.of(JOB, "second")] == [N2]
+    assert ledger.of_job(JobId("train/none")) == ()
+    assert close_job(ledger, JOB, now=NOW, keep="first") is ledger
+
+
 def test_one_end_may_lose_its_process_alone() -> None:
     left = close_where(taken(question(fault())), lambda entry: entry.node == N2, now=NOW)
     assert [str(entry.state) for entry in left.entries] == ["reserved", "superseded", "reserved"]
