@@ -75,11 +75,26 @@ class Ledgers:
                 self._read(document, book, place)
             except BadDocument as error:
                 tell(Decision(now, Reason.LEDGER_UNREADABLE, document=place, detail=str(error)))
+        self._miss_rails(book, now, tell)
         # Reservations are written before ledgers of jobs: a stop in between leaves plans that are behind them.
         found, self.plans = self.plans, {job: self._as_held(book, job, text) for job, text in self.plans.items()}
         self._lagging = {job for job, text in found.items() if text != self.plans[job]}
         self._cluster, self._rails = book.cluster, book.rails
         book.before = book.cluster
+
+    def _miss_rails(self, book: ClusterBook, now: Millis, tell: Callable[[Decision], None]) -> None:
+        """A ledger of reservations that is gone though a job's plan rests on it is as one that cannot be read."""
+        if (self._namespace, RAILS_NAME) in self._stored or book.rails is None:
+            return
+        for job, text in sorted(self.plans.items()):
+            with suppress(BadDocument):
+                held = sum(one.npus for one in decode_plan(text).held)
+                if held:
+                    book.rails = None
+                    why = f"it is gone, and {job} holds {held} NPUs by it; restore it, or wait until that job has ended"
+                    place = f"{self._namespace}/{RAILS_NAME}"
+                    tell(Decision(now, Reason.LEDGER_UNREADABLE, job=job, document=place, detail=why))
+                    return
 
     def _read(self, document: ConfigMap, book: ClusterBook, place: str) -> None:
         key = (document.namespace, document.name)
@@ -149,7 +164,7 @@ class Ledgers:
         if book.rails is None:
             return text
         with suppress(BadDocument):
-            return encode_plan(as_held(decode_plan(text), (one for one in book.rails.entries if one.job == job)))
+            return encode_plan(as_held(decode_plan(text), book.rails.of_job(job)))
         return text
 
     @property

@@ -165,9 +165,7 @@ class Press:
         mode = Mode.DISABLED if self._wishes.mode is Mode.DISABLED else Mode.ACT
         done = await self._publisher.publish(job.namespace, name, lambda _: rendered, mode)
         if self.book.rails is not None and done.reason in _SEEN:
-            reserved = {
-                one.plan for one in self.book.rails.entries if one.job == job_id and one.state is HoldState.RESERVED
-            }
+            reserved = {one.plan for one in self.book.rails.of_job(job_id) if one.state is HoldState.RESERVED}
             for plan in sorted(reserved):
                 self.book.rails = advance(self.book.rails, plan, LifeSignal.TOLD, now=now)
             await self._ledgers.store(self.book)

@@ -24,7 +24,7 @@ def tell_plan(tracer: Tracer, parent: str, document: PlanDocument) -> None:
         code=str(document.rule.code),
         faults=",".join(document.faults[:FEW]),
         moves=",".join(moves),
-        ranks_moved=len(document.moves),
+        ranks_moved=len(document.moves) + document.moves_left_out,
         links=",".join(f"{one}-{two}" for one, two in document.links[:FEW]),
         warnings=",".join(note.code for note in document.warnings),
         advice=document.advice,

@@ -29,6 +29,8 @@ from agent.wire.audit import rfc3339
 from agent.wire.railfile import WireModel, validated
 
 PLAN_KEY: Final = "plan.json"
+MOST: Final = 1000
+"""Moves and links that a plan lists: it is kept beside the job's ledger, which has to fit its ConfigMap too."""
 FEW: Final = 8
 """Dies that an advice names; `failed` has them all."""
 
@@ -118,6 +120,8 @@ class PlanDocument(WireModel):
     faults: list[str] = Field(description="references of the faults, node/plane/where/code@ms")
     moves: list[PlanMove]
     links: list[tuple[int, int]] = Field(description="pairs of ranks whose link changes its rail")
+    moves_left_out: int = Field(default=0, description="moves beyond those listed; the ledger has them all")
+    links_left_out: int = Field(default=0, description="links beyond those listed; the ledger has them all")
     warnings: list[PlanWarning]
     advice: str
     held: list[PlanHeld] = Field(
@@ -141,6 +145,7 @@ def plan_document(
     moves: list[PlanMove] = []
     links: list[tuple[int, int]] = []
     warnings: list[PlanWarning] = []
+    left_out = 0, 0
     if isinstance(answer, Borrow):
         moves = [
             PlanMove(
@@ -151,9 +156,11 @@ def plan_document(
                 rank=move.rank,
                 faulted=move.faulted,
             )
-            for move in answer.moves
+            for move in sorted(answer.moves, key=lambda one: (not one.faulted, one.rank))[:MOST]
         ]
-        links = list(answer.links)
+        moves.sort(key=lambda one: one.rank)
+        links = list(answer.links[:MOST])
+        left_out = len(answer.moves) - len(moves), len(answer.links) - len(links)
         warnings = [PlanWarning(code=note.code, detail=note.detail) for note in answer.warnings]
     return PlanDocument(
         schema=1,
@@ -169,6 +176,8 @@ def plan_document(
         faults=sorted(set(faults)),
         moves=moves,
         links=links,
+        moves_left_out=left_out[0],
+        links_left_out=left_out[1],
         warnings=warnings,
         advice=advice_for(answer),
         held=[],

@@ -1,17 +1,46 @@
 """`fault-agent rail status`: who borrowed, since when, why, what is left, and what to do next."""
 
+import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from a3table import A3_TABLE
 from command import Command, a_recording
+from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job
+from rig import Rig
 
 from agent.app.bootstrap import SoloOrder, replay_solo, scenario
 from agent.app.settings import Settings
+from agent.ports import ConfigMap
 
+LINK = "81078603"
+LABELS = {"fault-scheduling": "grace"}
+ENV = {
+    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
+    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
+    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
+}
 JOB = "train/pretrain-a3-a3d0b5c2-7e14-4f0a-9c31-5b8e2f6a1d70"
 PLAN = "5b30b0639c8b"
+
+
+def a3() -> list[dict[str, Any]]:
+    """Job `demo` on the four nodes of the documented table."""
+    found: list[dict[str, Any]] = [
+        an_ascend_job(),
+        a_group(labels=LABELS, min_member=4),
+        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
+    ]
+    for number in range(4):
+        host = f"172.16.0.10{number}"
+        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
+        found.append(
+            a_pod(f"demo-{number}", node=f"n{number}", rank_index=number, labels=LABELS, host_ip=host, env=ENV)
+        )
+    return found
 
 
 @pytest.fixture
@@ -121,3 +150,57 @@ def test_a_folder_and_services_are_not_asked_together(call: Command, night: Path
     code, _, err = call("rail", "status", "--out", night, "--config", "agent.yaml")
     assert code == 2
     assert "either --out" in err
+
+
+async def _left(rig: Rig) -> tuple[Sequence[ConfigMap], Sequence[bytes]]:
+    await rig.run()
+    return await rig.disk.store.list(), await rig.disk.audit.read()
+
+
+def test_what_was_refused_is_waited_for_and_has_ended_is_told_too(call: Command, tmp_path: Path) -> None:
+    """A borrow of a job whose pods are then replaced; later a link without fresh facts, and one that just failed."""
+    rig = Rig(a3())
+    for number in range(4):
+        rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.tick(40)
+    for number in range(4):
+        rig.delete("Pod", "train", f"demo-{number}", 50)
+    for number in range(4):
+        new = a_pod(
+            f"demo-{number}",
+            uid=f"uid-new-{number}",
+            node=f"n{number}",
+            rank_index=number,
+            labels=LABELS,
+            host_ip=f"172.16.0.10{number}",
+            env=ENV,
+        )
+        new["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
+        rig.apply(new, 60)
+    rig.fault(LINK, 300, node="n1", device=2)
+    rig.fault(LINK, 340, node="n2", device=3)
+    rig.tick(341)
+    documents, journal = asyncio.run(_left(rig))
+    for document in documents:
+        place = tmp_path / document.namespace / f"{document.name}.json"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(json.dumps({"data": dict(document.data)}))
+    (tmp_path / "audit.jsonl").write_bytes(b"".join(line + b"\n" for line in journal))
+    code, out, err = call("rail", "status", "--out", tmp_path)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == f"{DEMO_JOB}  0 NPUs held, 8 of its 8 left"
+    assert lines[1].startswith("  observed since 2026-01-01 00:05:40.000Z: occurrence 0:0:")
+    assert lines[1].endswith(", a flap until proven otherwise")
+    assert lines[2] == "  newest answer  refused, rule 22 BACKUP_LINK_UNKNOWN, at 2026-01-01T00:05:30.065Z"
+    assert "    detail    rank 6 (n1 device 2): no fresh link state of device 3" in lines
+    ended = [line for line in lines if line.startswith("  ended")]
+    assert [line.partition("NPUs ")[2] for line in ended] == [
+        "superseded 2026-01-01 00:00:50.000Z, held since 2026-01-01 00:00:31.065Z"
+    ]
+    _, out, _ = call("rail", "status", "--out", tmp_path, "--json")
+    (job,) = json.loads(out)["jobs"]
+    assert job["newest"]["state"] == "refused"
+    assert [one["state"] for one in job["waiting"]] == ["observed"]
+    assert [(one["state"], one["npus"]) for one in job["history"]] == [("superseded", 3)]

@@ -365,7 +365,7 @@ def test_a_document_is_told_with_the_fault_and_the_job_behind_each_write(call: C
 def test_every_write_of_the_night_has_a_fault_or_a_job_behind_it(night: Path) -> None:
     lines = [line.decision for line in read_evidence(night).lines]
     written = [one for one in lines if one.reason is Reason.WRITTEN]
-    assert len(written) == 32
+    assert len(written) == 33
     assert [one for one in written if not one.causes] == []
     named = {cause.fault for one in written for cause in one.causes if cause.fault}
     assert named <= {one.fault for one in lines}

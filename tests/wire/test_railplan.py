@@ -13,8 +13,8 @@ from agent.domain.rail import decide
 from agent.domain.rail.case import CommMode
 from agent.domain.rail.life import HoldState
 from agent.domain.rail.reservations import RailLedger, Reservation, give_back, reserve
-from agent.domain.rail.words import Answer, Borrow
-from agent.domain.vocab import JobId, Millis
+from agent.domain.rail.words import Answer, Borrow, Move
+from agent.domain.vocab import JobId, Millis, NodeName
 from agent.errors import BadDocument
 from agent.wire.railplan import (
     PLAN_KEY,
@@ -62,6 +62,8 @@ def test_a_borrow_is_written_with_its_moves_and_advice() -> None:
             {"node": "n3", "npu": 0, "device_from": 0, "device_to": 1, "rank": 12, "faulted": False},
         ],
         "links": [[0, 8], [0, 12]],
+        "moves_left_out": 0,
+        "links_left_out": 0,
         "warnings": [
             {"code": "BANDWIDTH_HALVED", "detail": "two dies share one NIC: half the bandwidth, until repaired"},
             {
@@ -73,6 +75,16 @@ def test_a_borrow_is_written_with_its_moves_and_advice() -> None:
         "held": [],
     }
     assert text.startswith('{"schema":1,"cluster":"c1","job":"train/demo","incarnation":"first","plan":"abc",')
+
+
+def test_of_a_plan_of_a_very_large_job_the_failed_ranks_are_always_listed() -> None:
+    moves = tuple(Move(NodeName(f"n{n}"), 0, 1, 0, n, faulted=n == 4_032) for n in range(4_033))
+    made = planned(Borrow(moves, tuple((n, 4_032) for n in range(4_032))))
+    assert (len(made.moves), made.moves_left_out) == (1_000, 3_033)
+    assert (len(made.links), made.links_left_out) == (1_000, 3_032)
+    assert [move.rank for move in made.moves] == [*range(999), 4_032]
+    assert len(encode_plan(made)) < 150_000
+    assert decode_plan(encode_plan(made)) == made
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,9 @@ def renew(draft: Draft, job: Job) -> None:
     before = draft.rails
     if job.incarnation:
         draft.rails = close_job(draft.rails, job.id, now=draft.now, keep=job.incarnation)
-    if any(entry.open and entry.job == job.id for entry in draft.rails.entries):
-        draft.rails = close_where(
-            draft.rails, lambda e: e.open and e.job == job.id and _process_gone(draft, e), now=draft.now
-        )
+    gone = {one.id for one in draft.rails.of_job(job.id) if one.open and _process_gone(draft, one)}
+    if gone:
+        draft.rails = close_where(draft.rails, lambda entry: entry.id in gone, now=draft.now)
     _tell(draft, before, Reason.RAIL_SUPERSEDED, "the processes that borrowed are gone")
 
 
@@ -66,7 +65,7 @@ def hand_back(draft: Draft, job: Job, ask: Ask) -> None:
     if draft.rails is None:
         return
     for word in job.settings.rail_returned:
-        entries = named((e for e in draft.rails.entries if e.job == job.id), word)
+        entries = named(draft.rails.of_job(job.id), word)
         held = [entry for entry in entries if entry.open]
         if not held:
             if not entries:

@@ -63,18 +63,29 @@ class RailLedger:
 
     entries: tuple[Reservation, ...] = ()
     _held: Mapping[tuple[NodeName, int], Reservation] = field(init=False, repr=False, compare=False)
+    _by_job: Mapping[JobId, list[Reservation]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        held = {(entry.node, entry.npu): entry for entry in self.entries if entry.open}
+        held: dict[tuple[NodeName, int], Reservation] = {}
+        by_job: dict[JobId, list[Reservation]] = {}
+        for entry in self.entries:
+            by_job.setdefault(entry.job, []).append(entry)
+            if entry.open:
+                held[entry.node, entry.npu] = entry
         object.__setattr__(self, "_held", held)
+        object.__setattr__(self, "_by_job", by_job)
 
     def holder(self, node: NodeName, npu: int) -> Reservation | None:
         """The open reservation of a physical NPU, of whatever job."""
         return self._held.get((node, npu))
 
+    def of_job(self, job: JobId) -> tuple[Reservation, ...]:
+        """Every entry of a job, of whatever incarnation, closed ones too; costs what that job has."""
+        return tuple(self._by_job.get(job, ()))
+
     def of(self, job: JobId, incarnation: str) -> tuple[Reservation, ...]:
         """Every entry of one incarnation of a job, closed ones too."""
-        return tuple(entry for entry in self.entries if entry.job == job and entry.incarnation == incarnation)
+        return tuple(entry for entry in self._by_job.get(job, ()) if entry.incarnation == incarnation)
 
     @property
     def held(self) -> int:
@@ -204,6 +215,8 @@ def close_job(ledger: RailLedger, job: JobId, *, now: Millis, keep: str = "") ->
     """A job's lives are over but for incarnation `keep` (none: the job is gone): what they hold is free again, since
     HCCL's marks went with their processes.
     """
+    if not any(entry.open and entry.incarnation != keep for entry in ledger.of_job(job)):
+        return ledger
     return _signalled(ledger, lambda e: e.job == job and e.incarnation != keep, LifeSignal.NEW_LIFE, now)
 
 

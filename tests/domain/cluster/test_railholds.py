@@ -180,6 +180,23 @@ async def test_a_job_that_went_while_nobody_led_is_freed_though_its_own_ledger_w
     assert set((await held(later)).values()) == {"superseded"}
 
 
+async def test_a_ledger_that_is_gone_while_a_job_holds_npus_by_it_refuses_every_borrow() -> None:
+    rig = await borrowing().run()
+    live = await rig.disk.store.get("fault-agent", "fault-agent-rails")
+    assert live is not None
+    await rig.disk.store.delete("fault-agent", "fault-agent-rails", live.resource_version)
+    rig.source.finished = False
+    probes(rig, 100)
+    rig.fault(LINK, 101, node="n1", device=2)
+    rig.tick(150)
+    later = Rig(objects(), disk=rig.disk, source=rig.source)
+    await later.run(resume=True)
+    assert await later.data(RAILS) is None
+    (why,) = told(later, Reason.LEDGER_UNREADABLE)
+    assert why == f"it is gone, and {JOB} holds 3 NPUs by it; restore it, or wait until that job has ended"
+    assert "rule 2 LEDGER_UNREADABLE" in told(later, Reason.RAIL_REFUSED)[0]
+
+
 # --- a return by hand -----------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,19 @@ async def test_a_link_that_outlasts_the_retransmission_is_borrowed_at_both_ends(
     ]
 
 
+async def test_all_npus_of_a_plan_are_held_by_one_write_and_told_by_the_next() -> None:
+    rig = a3()
+    probes(rig, 0)
+    down(rig, 1)
+    rig.tick(60)
+    await rig.run()
+    texts = [json.loads(text)["plans"] for text in rig.texts(RAILS, "ledger.json")]
+    assert [[one["state"] for plan in plans for one in plan["npus"]] for plans in texts] == [
+        ["reserved"] * 3,
+        ["advised"] * 3,
+    ]
+
+
 async def test_a_shorter_down_is_a_flap_and_leaves_no_plan() -> None:
     rig = a3()
     probes(rig, 0)

@@ -1,6 +1,7 @@
 """The life of a borrow: what leads where, by when, and what changes nothing."""
 
 import pytest
+from houseplan import cells
 
 from agent.domain.rail.life import LIFE, HoldState, LifeSignal, deadline, step
 from agent.domain.vocab import Millis
@@ -58,3 +59,8 @@ def test_every_state_is_reached_and_every_one_before_its_end_can_end() -> None:
 )
 def test_what_waits_for_us_has_a_deadline(state: str, wanted: int | None) -> None:
     assert deadline(HoldState(state), Millis(1_000), Millis(900)) == wanted
+
+
+def test_the_page_of_the_ledger_explains_every_state() -> None:
+    named = cells("docs/rail-ledger.md", 0)
+    assert [state for state in HoldState if state not in named] == []

@@ -27,7 +27,7 @@ from agent.domain.rail.reservations import (
 )
 from agent.domain.rail.words import Borrow, Move, Noop, RailCode, Refuse
 from agent.domain.vocab import JobId, Millis, NodeName
-from agent.wire.railfile import encode_ledger
+from agent.wire.railfile import decode_ledger, encode_ledger
 
 N0, N1, N2, N3 = NODES
 OTHER = JobId("train/other")
@@ -133,6 +133,14 @@ def test_closing_a_job_can_keep_its_present_life() -> None:
     ledger = book(held(N0), held(N1, incarnation="second"), held(N2, job=OTHER))
     left = close_job(ledger, JOB, now=NOW, keep="second")
     assert [entry.open for entry in left.entries] == [False, True, True]
+
+
+def test_a_job_s_entries_are_found_without_looking_at_those_of_others() -> None:
+    ledger = book(held(N0), held(N1, job=OTHER), held(N2, incarnation="second", state=HoldState.RETURNED))
+    assert [entry.node for entry in ledger.of_job(JOB)] == [N0, N2]
+    assert [entry.node for entry in ledger.of(JOB, "second")] == [N2]
+    assert ledger.of_job(JobId("train/none")) == ()
+    assert close_job(ledger, JOB, now=NOW, keep="first") is ledger
 
 
 def test_one_end_may_lose_its_process_alone() -> None:
@@ -271,3 +279,58 @@ def test_two_jobs_never_hold_one_npu(strictness: Strictness) -> None:
     answer = reserve(first, plan, job=OTHER, job_uid="v", incarnation="first", now=NOW, extend=extend)
     assert isinstance(answer, Refuse)
     assert answer.code is RailCode.ALREADY_BORROWED
+
+
+# --- whatever happens -----------------------------------------------------------------------------------------------
+
+JOBS = (JOB, OTHER)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("reserve"), st.sampled_from(JOBS), st.sampled_from(["1", "2"]), st.sets(st.integers(0, 5))),
+        st.tuples(st.just("told"), st.sampled_from(JOBS), st.sampled_from(["1", "2"])),
+        st.tuples(st.just("new_life"), st.sampled_from(JOBS), st.sampled_from(["", "1", "2"])),
+        st.tuples(st.just("return"), st.integers(0, 99)),
+        st.tuples(st.just("gone"), st.integers(0, 5)),
+        st.tuples(st.just("link"), st.integers(0, 99), st.sampled_from([None, NOW])),
+    ),
+    max_size=14,
+)
+
+
+def after(ledger: RailLedger, step: tuple[Any, ...], number: int) -> RailLedger:
+    match step:
+        case ("reserve", job, life, places):
+            ranks = sorted(places)
+            moves = tuple(Move(NodeName(f"n{n}"), 0, 1, 0, n, faulted=n == ranks[0]) for n in ranks)
+            links = tuple((ranks[0], n) for n in ranks[1:])
+            plan = Borrow(moves, links, events=(f"{number}",))
+            made = reserve(ledger, plan, job=job, job_uid="u", incarnation=life, now=NOW)
+            return made if isinstance(made, RailLedger) else ledger
+        case ("told", job, _):
+            for entry in [entry for entry in ledger.entries if entry.job == job]:
+                ledger = advance(ledger, entry.plan, LifeSignal.TOLD, now=NOW)
+            return ledger
+        case ("new_life", job, keep):
+            return close_job(ledger, job, now=NOW, keep=keep)
+        case ("gone", place):
+            return close_where(ledger, lambda entry: entry.node == f"n{place}", now=NOW)
+        case ("return", index):
+            return give_back(ledger, [entry.id for entry in ledger.entries[index : index + 1]], now=NOW)
+        case ("link", index, back):
+            return note_link(ledger, [entry.id for entry in ledger.entries[index : index + 1]], back)
+    raise AssertionError(step)
+
+
+@settings(max_examples=200)
+@given(steps)
+def test_whatever_happens_an_npu_has_one_holder_and_what_ended_stays_ended(done: list[tuple[Any, ...]]) -> None:
+    ledger = RailLedger()
+    for number, one in enumerate(done):
+        before, ledger = ledger, after(ledger, one, number)
+        held_now = [(entry.node, entry.npu) for entry in ledger.entries if entry.open]
+        assert len(held_now) == len(set(held_now)) == ledger.held
+        states = {entry.id: entry.state for entry in ledger.entries}
+        assert all(states[entry.id] is entry.state for entry in before.entries if not entry.open)
+        assert {entry.id for entry in before.entries} <= set(states)
+        assert all((entry.closed_at is None) == entry.open for entry in ledger.entries)
+        assert decode_ledger(encode_ledger(ledger, "c"), "c") == ledger
