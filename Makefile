@@ -7,7 +7,7 @@ FAULTS := tests/real/test_faults_kill.py tests/real/test_faults_outage.py
 # and the summary says which were.
 REAL := -n 2 --dist loadfile --reruns 2 --reruns-delay 1 -rR
 
-.PHONY: help demo demo-real test faults soak check services bench bench-real lock clean
+.PHONY: help demo demo-real test coverage faults soak check services bench bench-real lock clean
 help: ## What can be done here
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -32,8 +32,11 @@ demo-real: $(VENV)/.run ## The same on a real Kafka and a real API server, both 
 	@PYTHONPATH=tests $(BIN)/python -m services.demo
 
 test: $(VENV)/.dev check ## Lint, types, import contracts and the whole suite; real parts where there are services
-	@$(BIN)/python -m pytest -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report= $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest tests/real $(REAL) --cov=agent --cov-branch --cov-append --cov-report=term $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --ignore tests/real $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/real $(REAL) $(PYTEST_ARGS)
+
+coverage: $(VENV)/.dev ## Which lines the suite reaches, without the real parts (slower by half)
+	@$(BIN)/python -m pytest -n 2 --ignore tests/real --cov=agent --cov-branch --cov-report=term $(PYTEST_ARGS)
 
 faults: $(VENV)/.dev ## Of these only kills and outages of both roles on real parts (needs services, about 5 minutes)
 	@$(BIN)/python -m pytest $(FAULTS) $(REAL) $(PYTEST_ARGS)
