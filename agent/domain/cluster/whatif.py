@@ -90,8 +90,8 @@ def what_if(
         if name not in known:
             answers.append(_of_no_job(book, tuple(own), now))
             continue
-        others = [one for other, several in faults.items() if other != name for one in several]
         for window in windows(own, book.limits.joint_window):
+            others = [one for several in faults.values() for one in several if one not in window]
             question = about(book, facts[name], window, ledger, others)
             answers.append(_answer(book, known[name], question, assumed))
             ledger = _after(answers[-1], ledger, known[name])

@@ -199,6 +199,11 @@ def test_windows_are_asked_one_after_the_other_on_what_the_last_left() -> None:
     assert said(asked(lax, second, first)) == [(DEMO, "Borrow", 28, "BORROW")] * 2
 
 
+def test_a_fault_of_a_later_window_is_there_too_when_the_first_is_asked() -> None:
+    answers = asked(a_book(the_a3()), link("n0", 0, NOW - 60_000), link("n0", 1, NOW - 50_000))
+    assert said(answers) == [(DEMO, "Refuse", 21, "BACKUP_LINK_DOWN")] * 2
+
+
 def test_the_book_is_left_as_it_was() -> None:
     book = a_book(the_a3())
     before = book.rails
