@@ -51,6 +51,8 @@ class Assumed:
     cross_die_traffic: bool = False
     strictness: Strictness | None = None
     policy: BorrowPolicy | None = None
+    no_ledger: bool = False
+    """Nobody has told what is borrowed, so nothing is taken to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) 
 
 def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> tuple[RailQuestion, tuple[str, ...]]:
     """The question with what is assumed in the place of what is known, and that in words. `own`: the job's table."""
-    said: list[str] = []
+    said = ["nothing is borrowed yet: fault-agent-rails is not among the objects"] if assumed.no_ledger else []
     now = question.now
     links = dict(question.links)
     named = {die: state for die, state in assumed.links.items() if die in question.owners}
