@@ -150,8 +150,12 @@ def _fault(book: ClusterBook, one: Supposed, now: Millis, threshold: float) -> R
     if report is not None:
         same = [each for each in report.occurrences if each.key == one.key and not each.raised]
         known = [each for each in same if one.at in (None, each.begin) and (one.at is not None or each.end is None)]
+        # An active fault outlives what a report repeats of its occurrences.
+        active = [each for each in report.active if each.key == one.key and one.at in (None, each.since)]
         if known:
             began, ended, event = known[-1].begin, known[-1].end, known[-1].id
+        elif active and not (one.at is None and same):
+            began, event = active[0].since, active[0].occurrence
     if began is None:
         began = Millis(now - int(threshold) - 1)
     kind = _kind(one.key, young=ended is not None or now - began <= threshold)

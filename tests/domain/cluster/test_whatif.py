@@ -95,6 +95,17 @@ def test_a_fault_that_is_reported_is_asked_with_its_own_time_and_occurrence() ->
     assert (fault.started_at, fault.event) == (NOW - 50_000, "1:0:5:0")
 
 
+def test_a_fault_that_is_active_for_longer_than_its_occurrence_is_repeated_is_known_too() -> None:
+    book = a_book(the_a3())
+    told = report("n0", occurred("n0", 0, NOW - 5_000_000))
+    book.reports[NodeName("n0")] = replace(told, occurrences=())
+    for supposed in (link(), link(at=NOW - 5_000_000)):
+        (fault,) = asked(book, supposed)[0].question.faults
+        assert (fault.started_at, fault.ended_at, fault.event) == (NOW - 5_000_000, None, "1:0:5:0")
+    (other,) = asked(book, link(at=NOW - 60_000))[0].question.faults
+    assert (other.started_at, other.event) == (NOW - 60_000, "")
+
+
 def test_a_fault_that_has_ended_is_nothing_to_borrow_for_and_one_named_without_a_time_is_a_new_one() -> None:
     book = a_book(the_a3())
     book.reports[NodeName("n0")] = report("n0", occurred("n0", 0, NOW - 50_000, NOW - 10_000))
