@@ -191,7 +191,7 @@ def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> 
         said.append(f"the link of device {device} of {node} is {state}")
     down = question.down - {die for die, state in named.items() if state == "up"}
     if assumed.links_up:
-        failed = {(fault.node, fault.device) for fault in question.faults}
+        failed = {*question.down, *((fault.node, fault.device) for fault in question.faults)}
         dark = [die for die in question.owners if die not in failed and _unknown(question, links.get(die))]
         links.update((die, Link("up", now)) for die in dark)
         if dark:

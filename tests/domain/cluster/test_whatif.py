@@ -113,10 +113,14 @@ def test_a_fault_that_has_ended_is_nothing_to_borrow_for_and_one_named_without_a
     assert said(asked(book, link())) == [(DEMO, "Borrow", 28, "BORROW")]
 
 
-def test_an_active_fault_of_the_other_die_is_down_although_a_newer_probe_saw_it_up() -> None:
+def test_a_die_with_an_active_link_fault_is_down_until_somebody_has_seen_it_up_since() -> None:
     book = a_book(the_a3())
-    up = {die: Link("up", NOW) for die in range(4)}
-    book.reports[NodeName("n0")] = report("n0", occurred("n0", 1, NOW - 600_000), links=up)
+    since = occurred("n0", 1, NOW - 600_000)
+    book.reports[NodeName("n0")] = report("n0", since, links={1: Link("up", NOW)})
+    assert said(asked(book, link())) == [(DEMO, "Borrow", 28, "BORROW")]
+    book.reports[NodeName("n0")] = report("n0", since, links={1: Link("up", Millis(NOW - 600_001))})
+    assert said(asked(book, link())) == [(DEMO, "Refuse", 21, "BACKUP_LINK_DOWN")]
+    book.reports[NodeName("n0")] = report("n0", since)
     assert said(asked(book, link())) == [(DEMO, "Refuse", 21, "BACKUP_LINK_DOWN")]
     named = Assumed(links_up=True, links={(NodeName("n0"), 1): "up"})
     (assumed,) = asked(book, link(), assumed=named)
