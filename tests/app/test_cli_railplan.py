@@ -75,6 +75,7 @@ def test_a_borrow_is_told_move_by_move_with_what_was_assumed(call: Command, clus
             "  warning  PEERS_ASSUMED: peers are not known; taken to be every rank of that device id in the other"
             " super-pods"
         ),
+        "  assumed  nothing is borrowed yet: fault-agent-rails is not among the objects",
         "  assumed  the links of 15 devices of which nothing fresh is known are up",
         "  advice   Save a checkpoint soon, then repair the link. HCCL does not switch back by itself.",
         "",
@@ -89,6 +90,7 @@ def test_a_refusal_ends_with_1_and_says_what_to_do(call: Command, cluster: Path)
         f"{DEMO}: refuse, rule 22 BACKUP_LINK_UNKNOWN",
         f"  fault    n0/network/0/{LINK}@{T0}  rdma_down",
         "  detail   rank 0 (n0 device 0): no fresh link state of device 1",
+        "  assumed  nothing is borrowed yet: fault-agent-rails is not among the objects",
         "  advice   Probe the link of the pair die; no borrow is planned without it.",
         "",
         "A what-if: nothing was switched, reserved or written.",
@@ -110,7 +112,10 @@ def test_for_machines_it_is_the_plan_document_and_the_assumptions(call: Command,
         (14, 2, 3),
     ]
     assert plan["links"] == [[2, 10], [2, 14]]
-    assert plan.pop("assumed") == ["the links of 15 devices of which nothing fresh is known are up"]
+    assert plan.pop("assumed") == [
+        "nothing is borrowed yet: fault-agent-rails is not among the objects",
+        "the links of 15 devices of which nothing fresh is known are up",
+    ]
     assert decode_plan(orjson.dumps(plan)).rule.number == 28
 
 
@@ -180,6 +185,20 @@ def test_the_ledger_in_a_dump_counts_whatever_its_cluster_is_called(call: Comman
     code, out, err = call("rail", "plan", *named, "--fault", "n1/network/0")
     assert (code, verdicts(plans(out))) == (1, [(DEMO, "refused", 2, "LEDGER_UNREADABLE")])
     assert "it is of cluster 'prod', this is 'elsewhere'" in err
+
+
+@pytest.mark.parametrize("data", ["x", {"ledger.json": "{"}, {}], ids=["no ConfigMap", "no JSON", "no ledger in it"])
+def test_a_ledger_that_cannot_be_read_refuses(call: Command, tmp_path: Path, data: Any) -> None:
+    broken = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "fault-agent", "name": "fault-agent-rails"},
+        "data": data,
+    }
+    cluster = write_cluster(tmp_path / "cluster.json", [*the_a3(), broken])
+    code, out, err = call("rail", "plan", "--cluster", cluster, "--fault", "n0/network/0", "--links-up", "--json")
+    assert (code, verdicts(plans(out))) == (1, [(DEMO, "refused", 2, "LEDGER_UNREADABLE")])
+    assert "fault-agent-rails" in err
 
 
 def test_a_folder_of_another_cluster_is_refused(call: Command, tmp_path: Path) -> None:

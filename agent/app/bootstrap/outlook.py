@@ -36,6 +36,8 @@ class Outlook:
     book: ClusterBook
     now: Millis
     findings: Sequence[str] = ()
+    ledger: bool = True
+    """Whether what is borrowed is known; False: objects alone were looked at, and the ledger is not among them."""
 
 
 def look_at_files(cluster: Path, out: Path | None, settings: Settings, *, named: bool) -> Outlook:
@@ -62,20 +64,30 @@ async def _files(files: ClusterFiles, settings: Settings, *, named: bool) -> Out
     id_ = settings.cluster.id if named else await _cluster_in(store, settings)
     world = World(ClusterBook(id_, limits_of(settings, Mode.ACT)))
     world.replace(*await files.snapshot())
-    return Outlook(world.book, now, (*world.findings, *await _ledgers(world.book, store, settings, now)))
+    unread, there = await _ledgers(world.book, store, settings, now)
+    return Outlook(world.book, now, (*world.findings, *unread), there)
 
 
 async def _folder(cluster: Path, out: Path, settings: Settings, decided: Millis) -> Outlook:
     book = ClusterBook(settings.cluster.id, limits_of(settings, Mode.ACT))
     store, clock, findings = await picture(cluster, out, book)
     now = max(clock, decided)
-    return Outlook(book, now, (*findings, *await _ledgers(book, store, settings, now)))
+    unread, _ = await _ledgers(book, store, settings, now)
+    return Outlook(book, now, (*findings, *unread))
 
 
-async def _ledgers(book: ClusterBook, store: DocumentStore, settings: Settings, now: Millis) -> Sequence[str]:
+async def _ledgers(
+    book: ClusterBook, store: DocumentStore, settings: Settings, now: Millis
+) -> tuple[Sequence[str], bool]:
+    """Take the ledgers into the book; what of them could not be read, and whether there is one of held NPUs."""
     unreadable: list[Decision] = []
     await Ledgers(store, settings.namespace).load(book, now, unreadable.append)
-    return [f"{one.document}: {one.detail}" for one in unreadable]
+    findings = [f"{one.document}: {one.detail}" for one in unreadable]
+    try:
+        return findings, await store.get(settings.namespace, LEDGER_NAME) is not None
+    except BadDocument as error:  # a list leaves out what is no ConfigMap at all
+        book.rails = None
+        return [*findings, str(error)], True
 
 
 async def _cluster_in(store: DocumentStore, settings: Settings) -> str:
@@ -139,4 +151,5 @@ async def _services(settings: Settings, say: Callable[[str], None]) -> Outlook:
     async with cluster_objects(settings, book, say) as client:
         now = wall_clock()
         store = KubeDocumentStore(client, MANAGER, labels=OURS)
-        return Outlook(book, now, await _ledgers(book, store, settings, now))
+        unread, _ = await _ledgers(book, store, settings, now)
+        return Outlook(book, now, unread)

@@ -6,6 +6,7 @@ The one rule: what is wrong with a word is said with how it is written right; no
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -176,7 +177,7 @@ def asked(
     if not supposed:
         raise BadUsage("no fault is asked about", hint=f"give --fault or --leaf; {_FAULT_HINT}")
     only = jobs_named(book, jobs) if jobs else frozenset()
-    return what_if(book, supposed, assumed, only, outlook.now)
+    return what_if(book, supposed, replace(assumed, no_ledger=not outlook.ledger), only, outlook.now)
 
 
 def _outlook(cluster: Path | None, out: Path | None, config: Path | None) -> Outlook:

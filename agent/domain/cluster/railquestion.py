@@ -97,14 +97,20 @@ def is_link_down(key: FaultKey) -> bool:
 
 def _down(book: ClusterBook, nodes: tuple[NodeName, ...]) -> frozenset[tuple[NodeName, int]]:
     """Dies whose link is down now by a fault of whatever job and since whenever; not one that is shown on though it
-    has recovered.
+    has recovered, and not one whose link somebody has seen up since.
     """
     found = set()
     for node in nodes:
         report = book.reports.get(node)
-        active = [fault.key for fault in report.active if is_link_down(fault.key)] if report is not None else []
-        back = {timer.key for timer in report.timers if timer.phase == "up"} if report is not None and active else set()
-        found |= {(node, int(key.where)) for key in active if key not in back}
+        active = [fault for fault in report.active if is_link_down(fault.key)] if report is not None else []
+        if report is None or not active:
+            continue
+        back = {timer.key for timer in report.timers if timer.phase == "up"}
+        for fault in active:
+            device = int(fault.key.where)
+            link = report.links.get(device)
+            if fault.key not in back and (link is None or link.state != "up" or link.at < fault.since):
+                found.add((node, device))
     return frozenset(found)
 
 

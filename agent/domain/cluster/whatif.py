@@ -51,6 +51,8 @@ class Assumed:
     cross_die_traffic: bool = False
     strictness: Strictness | None = None
     policy: BorrowPolicy | None = None
+    no_ledger: bool = False
+    """Nobody has told what is borrowed, so nothing is taken to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ def what_if(
         if name not in known:
             answers.append(_of_no_job(book, tuple(own), now))
             continue
-        others = [one for other, several in faults.items() if other != name for one in several]
         for window in windows(own, book.limits.joint_window):
+            others = [one for several in faults.values() for one in several if one not in window]
             question = about(book, facts[name], window, ledger, others)
             answers.append(_answer(book, known[name], question, assumed))
             ledger = _after(answers[-1], ledger, known[name])
@@ -148,8 +150,12 @@ def _fault(book: ClusterBook, one: Supposed, now: Millis, threshold: float) -> R
     if report is not None:
         same = [each for each in report.occurrences if each.key == one.key and not each.raised]
         known = [each for each in same if one.at in (None, each.begin) and (one.at is not None or each.end is None)]
+        # An active fault outlives what a report repeats of its occurrences.
+        active = [each for each in report.active if each.key == one.key and one.at in (None, each.since)]
         if known:
             began, ended, event = known[-1].begin, known[-1].end, known[-1].id
+        elif active and not (one.at is None and same):
+            began, event = active[0].since, active[0].occurrence
     if began is None:
         began = Millis(now - int(threshold) - 1)
     kind = _kind(one.key, young=ended is not None or now - began <= threshold)
@@ -176,7 +182,7 @@ def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) 
 
 def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> tuple[RailQuestion, tuple[str, ...]]:
     """The question with what is assumed in the place of what is known, and that in words. `own`: the job's table."""
-    said: list[str] = []
+    said = ["nothing is borrowed yet: fault-agent-rails is not among the objects"] if assumed.no_ledger else []
     now = question.now
     links = dict(question.links)
     named = {die: state for die, state in assumed.links.items() if die in question.owners}
@@ -185,7 +191,7 @@ def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> 
         said.append(f"the link of device {device} of {node} is {state}")
     down = question.down - {die for die, state in named.items() if state == "up"}
     if assumed.links_up:
-        failed = {(fault.node, fault.device) for fault in question.faults}
+        failed = {*question.down, *((fault.node, fault.device) for fault in question.faults)}
         dark = [die for die in question.owners if die not in failed and _unknown(question, links.get(die))]
         links.update((die, Link("up", now)) for die in dark)
         if dark:

@@ -65,7 +65,7 @@ class RailQuestion:
     env: Mapping[NodeName, HcclEnv] = field(default_factory=dict)
     peers: Mapping[int, tuple[int, ...]] | None = None
     down: frozenset[Die] = frozenset()
-    """Dies whose link fault is active though it is none of this window: whatever a probe says, they are down."""
+    """Dies that a link fault holds down though it is none of this window: whatever was seen of them, they are down."""
     table_problem: str = ""
     """Why there is no rank table, if the caller knows."""
     contradiction: str = ""

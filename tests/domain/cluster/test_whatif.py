@@ -95,6 +95,17 @@ def test_a_fault_that_is_reported_is_asked_with_its_own_time_and_occurrence() ->
     assert (fault.started_at, fault.event) == (NOW - 50_000, "1:0:5:0")
 
 
+def test_a_fault_that_is_active_for_longer_than_its_occurrence_is_repeated_is_known_too() -> None:
+    book = a_book(the_a3())
+    told = report("n0", occurred("n0", 0, NOW - 5_000_000))
+    book.reports[NodeName("n0")] = replace(told, occurrences=())
+    for supposed in (link(), link(at=NOW - 5_000_000)):
+        (fault,) = asked(book, supposed)[0].question.faults
+        assert (fault.started_at, fault.ended_at, fault.event) == (NOW - 5_000_000, None, "1:0:5:0")
+    (other,) = asked(book, link(at=NOW - 60_000))[0].question.faults
+    assert (other.started_at, other.event) == (NOW - 60_000, "")
+
+
 def test_a_fault_that_has_ended_is_nothing_to_borrow_for_and_one_named_without_a_time_is_a_new_one() -> None:
     book = a_book(the_a3())
     book.reports[NodeName("n0")] = report("n0", occurred("n0", 0, NOW - 50_000, NOW - 10_000))
@@ -102,10 +113,14 @@ def test_a_fault_that_has_ended_is_nothing_to_borrow_for_and_one_named_without_a
     assert said(asked(book, link())) == [(DEMO, "Borrow", 28, "BORROW")]
 
 
-def test_an_active_fault_of_the_other_die_is_down_although_a_newer_probe_saw_it_up() -> None:
+def test_a_die_with_an_active_link_fault_is_down_until_somebody_has_seen_it_up_since() -> None:
     book = a_book(the_a3())
-    up = {die: Link("up", NOW) for die in range(4)}
-    book.reports[NodeName("n0")] = report("n0", occurred("n0", 1, NOW - 600_000), links=up)
+    since = occurred("n0", 1, NOW - 600_000)
+    book.reports[NodeName("n0")] = report("n0", since, links={1: Link("up", NOW)})
+    assert said(asked(book, link())) == [(DEMO, "Borrow", 28, "BORROW")]
+    book.reports[NodeName("n0")] = report("n0", since, links={1: Link("up", Millis(NOW - 600_001))})
+    assert said(asked(book, link())) == [(DEMO, "Refuse", 21, "BACKUP_LINK_DOWN")]
+    book.reports[NodeName("n0")] = report("n0", since)
     assert said(asked(book, link())) == [(DEMO, "Refuse", 21, "BACKUP_LINK_DOWN")]
     named = Assumed(links_up=True, links={(NodeName("n0"), 1): "up"})
     (assumed,) = asked(book, link(), assumed=named)
@@ -197,6 +212,11 @@ def test_windows_are_asked_one_after_the_other_on_what_the_last_left() -> None:
     assert said(joint) == [(DEMO, "Borrow", 28, "BORROW")]
     lax = a_book(the_a3(), Limits(strictness=Strictness.SOURCE))
     assert said(asked(lax, second, first)) == [(DEMO, "Borrow", 28, "BORROW")] * 2
+
+
+def test_a_fault_of_a_later_window_is_there_too_when_the_first_is_asked() -> None:
+    answers = asked(a_book(the_a3()), link("n0", 0, NOW - 60_000), link("n0", 1, NOW - 50_000))
+    assert said(answers) == [(DEMO, "Refuse", 21, "BACKUP_LINK_DOWN")] * 2
 
 
 def test_the_book_is_left_as_it_was() -> None:

@@ -237,7 +237,7 @@ RULE_CASES: list[tuple[str, RailQuestion, tuple[str, int, str]]] = [
     ),
     ("21 pair down", question(fault(), links=links(n0_1=DOWN)), ("Refuse", 21, "BACKUP_LINK_DOWN")),
     (
-        "21 a fault of the pair is active, whatever a probe says",
+        "21 a fault holds the pair down, whatever was seen of it",
         question(fault(), down=frozenset({(N0, 1)})),
         ("Refuse", 21, "BACKUP_LINK_DOWN"),
     ),
@@ -284,7 +284,7 @@ RULE_CASES: list[tuple[str, RailQuestion, tuple[str, int, str]]] = [
     ),
     ("26 peer's backup down", question(fault(), links=links(n3_1=DOWN)), ("Refuse", 26, "NO_COMMON_RAIL")),
     (
-        "26 a fault of the peer's backup is active",
+        "26 a fault holds the peer's backup down",
         question(fault(), down=frozenset({(N3, 1)})),
         ("Refuse", 26, "NO_COMMON_RAIL"),
     ),
