@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from agent.app.trouble import Trouble
 from agent.domain.vocab import Millis
-from agent.errors import AgentError
+from agent.errors import AgentError, BadInput
 from agent.ports import LinkProbe, Now
 from agent.wire.linkstatus import parse_link_status
 
@@ -68,9 +68,11 @@ class LinkRounds:
             async with gate:
                 try:
                     return parse_link_status(await self.probe.ask(device))
+                except BadInput as error:
+                    why[device] = f"device {device}: {error.reason}"
                 except AgentError as error:
                     why[device] = str(error)
-                    return UNKNOWN
+                return UNKNOWN
 
         states = await asyncio.gather(*map(one, self.devices))
         for state in states:

@@ -201,8 +201,8 @@ class Settings(_Model):
         probe = self.node.link_probe
         if probe.command and probe.every_s + probe.timeout_s >= self.rail.link_fresh_s:
             raise ValueError(
-                f"node.link_probe.every_s {probe.every_s:g} and timeout_s {probe.timeout_s:g} together must be less than"
-                f" rail.link_fresh_s {self.rail.link_fresh_s:g}, or what was seen is stale before it is seen again"
+                f"node.link_probe.every_s {probe.every_s:g} and timeout_s {probe.timeout_s:g} together must be less"
+                f" than rail.link_fresh_s {self.rail.link_fresh_s:g}, or what was seen is stale before it is seen again"
             )
         return self
 

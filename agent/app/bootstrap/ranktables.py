@@ -3,14 +3,16 @@
 The one rule: the bytes of a table come out as they are, whatever they hold.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from agent.adapters.clusterfiles import ClusterFiles
 from agent.adapters.manifests import read_documents
-from agent.domain.jobs import Node, Pod
+from agent.domain.hccl import HcclEnv
+from agent.domain.jobs import Node, Pod, PodGroup, Stated, job_id, stated_by
+from agent.domain.vocab import JobId
 from agent.errors import BadDocument, BadUsage, CannotRun
 from agent.wire.kubeobjects import RANK_TABLE_KEY, RINGS_PREFIX, parse_object
 
@@ -57,11 +59,28 @@ def _tables(path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...]) -> I
             yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"))
 
 
-def read_objects(path: Path) -> tuple[list[Pod], list[Node], list[str]]:
-    """Pods and nodes of a cluster as files, and what could not be read. Raises CannotRun, Unavailable."""
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """The objects of a cluster that bear on a rank table, and what could not be read."""
+
+    pods: Sequence[Pod]
+    nodes: Sequence[Node]
+    stated: Mapping[JobId, Stated]
+    """What PodGroups state of their processes."""
+    findings: Sequence[str]
+
+    def env(self, pod: Pod, cann: str = "") -> HcclEnv:
+        """The environment of a pod: its spec's, then what its job states; `cann` where the job does not state it."""
+        stated = (self.stated.get(pod.job) if pod.job is not None else None) or Stated()
+        return replace(stated, cann=stated.cann or cann).seen(pod.env, pod.env_complete)
+
+
+def read_objects(path: Path) -> ClusterObjects:
+    """Pods, nodes and PodGroups of a cluster as files. Raises CannotRun, Unavailable."""
     scan = ClusterFiles(path, static=True).scan()
     pods: list[Pod] = []
     nodes: list[Node] = []
+    stated: dict[JobId, Stated] = {}
     findings = list(scan.findings)
     for item in scan.objects:
         try:
@@ -73,4 +92,8 @@ def read_objects(path: Path) -> tuple[list[Pod], list[Node], list[str]]:
             pods.append(found)
         elif isinstance(found, Node):
             nodes.append(found)
-    return pods, nodes, findings
+        elif isinstance(found, PodGroup):
+            job = job_id(found.namespace, found.name)
+            stated[job] = stated_by(found.annotations)
+            findings += [f"PodGroup {job}: {why}" for why in stated[job].problems]
+    return ClusterObjects(pods, nodes, stated, findings)

@@ -5,16 +5,15 @@ The one rule: a rule that was not judged is told beside those that were, with wh
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import orjson
 
-from agent.app.bootstrap import read_objects, read_tables
+from agent.app.bootstrap import ClusterObjects, read_objects, read_tables
 from agent.domain.hccl import env_from
-from agent.domain.jobs import Node, Pod
 from agent.domain.ranktable import RankTable
 from agent.errors import BadDocument, BadUsage, CannotRun
 from agent.wire.ranktables.circumstances import Circumstances, circumstances_in_cluster, circumstances_of
@@ -107,7 +106,7 @@ def check_command(
     else:
         for one in checked:
             _tell(one.name, one.inspection, mode, known)
-        for trouble in known.findings:
+        for trouble in known.objects.findings if known.objects is not None else ():
             click.echo(f"{trouble} (--cluster; not read)", err=True)
     if any(one.inspection.errors for one in checked):
         raise click.exceptions.Exit(EXIT_FINDINGS)
@@ -117,24 +116,22 @@ def check_command(
 class _Known:
     """What was told of the environment."""
 
-    stated: Circumstances | None = None
-    pods: Sequence[Pod] = ()
-    nodes: Sequence[Node] = ()
-    findings: Sequence[str] = ()
+    stated: Circumstances = field(default_factory=Circumstances)
+    objects: ClusterObjects | None = None
     given: bool = False
 
     def around(self, table: RankTable | None) -> Circumstances:
-        if self.stated is not None:
+        known = self.objects
+        if known is None or table is None:
             return self.stated
-        return circumstances_in_cluster(table, self.pods, self.nodes) if table is not None else Circumstances()
+        return circumstances_in_cluster(table, known.pods, known.nodes, known.env)
 
 
 def _circumstances(cluster: Path | None, env_file: Path | None) -> _Known:
     if cluster is not None:
-        pods, nodes, findings = read_objects(cluster)
-        return _Known(pods=pods, nodes=nodes, findings=findings, given=True)
+        return _Known(objects=read_objects(cluster), given=True)
     if env_file is None:
-        return _Known(stated=Circumstances())
+        return _Known()
     return _Known(stated=circumstances_of([env_from(read_env(env_file), visible=True)]), given=True)
 
 
