@@ -11,7 +11,7 @@ import click
 import orjson
 
 from agent.app.bootstrap import read_tables
-from agent.app.cli.ranktable import EXIT_FINDINGS, finding_lines, head
+from agent.app.cli.ranktable import EXIT_FINDINGS, SHOWN_PER_CODE, finding_lines, head
 from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, npu_of, pair_die
 from agent.wire.ranktables.circumstances import Circumstances
 from agent.wire.ranktables.inspect import Opened, inspect_table, open_table
@@ -61,7 +61,7 @@ def _text(name: str, opened: Opened) -> Iterator[str]:
     yield f"{name}: {head(opened)}"
     table = opened.table
     if table is None:
-        yield from finding_lines(name, inspect_table(opened, Circumstances(), Mode.DOC))
+        yield from finding_lines(name, inspect_table(opened, Circumstances(), Mode.DOC, most=SHOWN_PER_CODE))
         return
     yield ""
     if table.version == "2.0":

@@ -101,7 +101,7 @@ def _free_port(pair: RankDevice | None) -> int:
 
 
 def _check_whole(text: str) -> None:
-    against = [one.finding for one in inspect_table(open_table(text.encode()), BORROWING, Mode.DOC, places=0).found]
+    against = [one.finding for one in inspect_table(open_table(text.encode()), BORROWING, Mode.DOC, most=1).found]
     for finding in against:
         if finding.severity == "error" or finding.code in _SPOILS:
             raise BadDocument(_words(finding), place=finding.pointer or "/", hint="mend the table first; see check")
