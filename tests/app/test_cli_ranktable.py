@@ -131,6 +131,31 @@ def test_the_tables_in_a_dump_of_configmaps_are_judged(tmp_path: Path) -> None:
     assert not_ready["stopped"] == "STATUS_NOT_READY"
 
 
+def places(path: Path) -> list[tuple[int, int]]:
+    return [(finding["line"], finding["column"]) for finding in answered("check", path, exit_code=1)[0]["findings"]]
+
+
+def test_places_in_a_dump_are_lines_and_columns_of_the_file(tmp_path: Path) -> None:
+    table = A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"')
+    path = written(tmp_path, in_config_map(table), "rings.yaml")
+    (line, column), *_ = places(path)
+    assert path.read_text(encoding="utf-8").splitlines()[line - 1][column - 1 :].startswith('"rank_id": "0"}')
+    (alone, at), *_ = places(written(tmp_path, table))
+    assert (line - alone, column - at) == (13, 6)
+
+
+def test_a_table_that_is_one_quoted_line_of_its_dump_has_its_own_lines(tmp_path: Path) -> None:
+    table = A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"')
+    object_ = {"kind": "ConfigMap", "metadata": {"name": "rings-config-demo"}, "data": {"hccl.json": table}}
+    assert places(written(tmp_path, json.dumps(object_), "rings.yaml")) == places(written(tmp_path, table))
+
+
+@pytest.mark.parametrize("table", ["", "{", "\n\n", '{\n"status":'], ids=["empty", "open", "blank", "cut off"])
+def test_a_broken_table_in_a_dump_is_told_and_breaks_nothing(tmp_path: Path, table: str) -> None:
+    (one,) = answered("check", written(tmp_path, in_config_map(table), "rings.yaml"), exit_code=1)
+    assert [finding["code"] for finding in one["findings"]] == ["JSON_INVALID"]
+
+
 def test_a_dump_without_a_table_is_wrong_use(tmp_path: Path) -> None:
     path = written(tmp_path, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", "pods.yaml")
     result = run("check", path)

@@ -3,6 +3,7 @@
 The one rule: the bytes of a table come out as they are, whatever they hold.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,10 @@ class TableText:
 
     name: str
     raw: bytes
+    shift: tuple[int, int] = (0, 0)
+    """Lines of the file before it, and columns before each of its lines; both 0 where its lines are none of the file's,
+    as in a ConfigMap as JSON.
+    """
 
 
 def read_tables(path: Path) -> list[TableText]:
@@ -43,20 +48,40 @@ def read_tables(path: Path) -> list[TableText]:
     if path.suffix not in (".yaml", ".yml") and b'"kind"' not in raw:
         return [TableText(str(path), raw)]
     objects = read_documents(raw, str(path)).objects
-    found = list(_tables(path, objects))
+    found = list(_tables(path, objects, list(_blocks(raw))))
     if objects and not found:
         hint = f"ascend-operator's is {RINGS_PREFIX}<job> with key {RANK_TABLE_KEY}"
         raise BadUsage(f"{path} holds no ConfigMap with a rank table", hint=hint)
     return found or [TableText(str(path), raw)]
 
 
-def _tables(path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...]) -> Iterator[TableText]:
+def _tables(
+    path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...], blocks: Sequence[tuple[str, tuple[int, int]]]
+) -> Iterator[TableText]:
     for _, one in objects:
         data = one.get("data")
         text = data.get(RANK_TABLE_KEY) if one.get("kind") == "ConfigMap" and isinstance(data, Mapping) else None
         if isinstance(text, str):
             name = one["metadata"]["name"]
-            yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"))
+            shift = next((shift for block, shift in blocks if block == text.rstrip("\n")), (0, 0))
+            yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"), shift)
+
+
+_KEY: Final = re.compile(rf"^ *{re.escape(RANK_TABLE_KEY)}: *\|[-+]?[ \t]*\r?$")
+
+
+def _blocks(raw: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Each literal block of YAML under the key of a rank table, as a reader would take it, and where it stands."""
+    lines = raw.decode("utf-8", "replace").split("\n")
+    for number, line in enumerate(lines, 1):
+        if _KEY.match(line) is None or number == len(lines):
+            continue
+        indent = len(lines[number]) - len(lines[number].lstrip(" "))
+        end = number
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * indent)):
+            end += 1
+        if indent:
+            yield "\n".join(one[indent:].rstrip("\r") for one in lines[number:end]).rstrip("\n"), (number, indent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def check_command(
     known = _circumstances(cluster, env_file)
     most = MOST if as_json else SHOWN_PER_CODE
     texts = [text for path in files for text in read_tables(path)]
-    opened = [open_table(text.raw, lenient=lenient) for text in texts]
+    opened = [open_table(text.raw, lenient=lenient, shift=text.shift) for text in texts]
     checked = [
         _Checked(text.name, inspect_table(one, known.around(one.table), Mode(mode), most=most))
         for text, one in zip(texts, opened, strict=True)

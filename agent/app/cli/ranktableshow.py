@@ -48,7 +48,7 @@ def show_command(file: Path, as_json: bool, lenient: bool) -> None:
     In the drawing an arrow leads from a die to its backup, the other die of its NPU: <-> each is the other's. A backup
     elsewhere is written out. A table from which no rank can be told is not shown; its findings are (exit code 1).
     """
-    opened = [(text.name, open_table(text.raw, lenient=lenient)) for text in read_tables(file)]
+    opened = [(text.name, open_table(text.raw, lenient=lenient, shift=text.shift)) for text in read_tables(file)]
     if as_json:
         click.echo(orjson.dumps([_plain(name, one) for name, one in opened], option=orjson.OPT_INDENT_2))
     else:

@@ -39,6 +39,8 @@ class Opened:
     commented: bool = False
     """There were comments, and they were taken out."""
     error_at: tuple[int, int] = (1, 1)
+    shift: tuple[int, int] = (0, 0)
+    """Lines before the text in the file it stands in, and columns before each of its lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,12 @@ class Inspection:
         return sum(count for (_, of), count in self.totals.items() if of == severity)
 
 
-def open_table(raw: bytes, *, lenient: bool = False) -> Opened:
-    """Parse a text; `lenient` takes comments out first."""
+def open_table(raw: bytes, *, lenient: bool = False, shift: tuple[int, int] = (0, 0)) -> Opened:
+    """Parse a text; `lenient` takes comments out first. `shift`: where it stands in its file."""
+    return replace(_parsed(raw, lenient=lenient), shift=shift)
+
+
+def _parsed(raw: bytes, *, lenient: bool) -> Opened:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -158,10 +164,12 @@ def _first(findings: Iterable[Finding], most: int) -> tuple[list[Finding], dict[
 
 
 def _placed(opened: Opened, findings: Sequence[Finding]) -> tuple[Placed, ...]:
-    if opened.root is None:
-        return tuple(Placed(one, *opened.error_at) for one in findings)
-    places = line_and_column(opened.text, {one.pointer for one in findings}) if findings else {}
-    return tuple(Placed(one, *places[one.pointer]) for one in findings)
+    down, right = opened.shift
+    places: Mapping[str, tuple[int, int]] = {}
+    if opened.root is not None and findings:
+        places = line_and_column(opened.text, {one.pointer for one in findings})
+    at = (places.get(one.pointer, opened.error_at) for one in findings)
+    return tuple(Placed(one, line + down, column + right) for one, (line, column) in zip(findings, at, strict=True))
 
 
 def with_more(inspection: Inspection, more: Iterable[Finding], *, most: int = MOST) -> Inspection:
