@@ -4,7 +4,17 @@ The one rule: a rule looks at the whole case and gives a hit for everything it f
 rail.py puts them in order and names them. Rules 1 to 9 speak of single faults, 10 to 13 of the nodes of the plan.
 """
 
-from agent.domain.hccl import HcclEnv, OpRetry, Sight, flap_threshold_ms, in_force
+from agent.domain.hccl import (
+    EXPANSION_MODE,
+    INTER_HCCS_DISABLE,
+    RETRY_ENABLE,
+    RETRY_PARAMS,
+    HcclEnv,
+    OpRetry,
+    Sight,
+    flap_threshold_ms,
+    in_force,
+)
 from agent.domain.rail.case import Case, Hit, HitKind, Hits, Seat, Strictness, link_of, node_envs, refuse, set_aside
 from agent.domain.rail.words import WHOLE_NODE, FaultKind, RailCode, RailFault
 from agent.domain.vocab import Millis
@@ -159,15 +169,18 @@ def env_invalid(case: Case) -> Hits:
     for node, env in node_envs(case):
         hits += [
             refuse(RailCode.ENV_INVALID, f"{node}: {seen.problem}")
-            for seen in (env.retry, env.params)
+            for seen in (env.retry, env.params, env.inter_hccs_disable)
             if seen.sight is Sight.INVALID
         ]
     for node, env in node_envs(case):
-        hidden = [
-            name
-            for name, seen in (("RETRY_ENABLE", env.retry), ("RETRY_PARAMS", env.params), ("EXPANSION", env.expansion))
-            if seen.sight is Sight.UNKNOWN
-        ]
+        # The last one decides who the peers are: without it a plan may lack an end.
+        deciding = (
+            (RETRY_ENABLE, env.retry),
+            (RETRY_PARAMS, env.params),
+            (EXPANSION_MODE, env.expansion),
+            (INTER_HCCS_DISABLE, env.inter_hccs_disable),
+        )
+        hidden = [name for name, seen in deciding if seen.sight is Sight.UNKNOWN]
         if hidden:
             detail = f"{node or 'a server without a known node'}: {', '.join(hidden)} cannot be seen"
             hits.append(refuse(RailCode.ENV_UNKNOWN, detail))
