@@ -242,6 +242,8 @@ class HcclEnv:
     visible_devices: Seen[tuple[int, ...]] = Seen()
     differs: tuple[str, ...] = ()
     """Variables that the job's pods on the node do not agree on; what stands above is then one pod's."""
+    cann: str = ""
+    """Version of CANN, on which defaults hang; empty is the newest."""
 
 
 def env_from(mapping: Mapping[str, str | None] | None, visible: bool, cann: str = "") -> HcclEnv:
@@ -276,6 +278,7 @@ def env_from(mapping: Mapping[str, str | None] | None, visible: bool, cann: str 
         inter_hccs_disable=seen(INTER_HCCS_DISABLE, parse_inter_hccs_disable),
         connect_timeout=seen(CONNECT_TIMEOUT, parse_connect_timeout),
         visible_devices=seen(VISIBLE_DEVICES, parse_visible_devices),
+        cann=cann,
     )
 
 
@@ -302,9 +305,9 @@ def together(envs: Sequence[HcclEnv]) -> HcclEnv:
         return envs[0]
     values = [in_force(env) for env in envs]
     differs = tuple(name for name in values[0] if len({one[name] for one in values} - {None}) > 1)
-    names = [one.name for one in fields(HcclEnv) if one.name != "differs"]
+    names = [one.name for one in fields(HcclEnv) if one.name not in ("differs", "cann")]
     least = {name: max((getattr(env, name) for env in envs), key=lambda seen: _WORSE[seen.sight]) for name in names}
-    return HcclEnv(**least, differs=differs)
+    return HcclEnv(**least, differs=differs, cann=envs[0].cann)
 
 
 def flap_threshold_ms(env: HcclEnv) -> float:

@@ -144,6 +144,13 @@ def test_places_in_a_dump_are_lines_and_columns_of_the_file(tmp_path: Path) -> N
     assert (line - alone, column - at) == (13, 6)
 
 
+def test_equal_tables_in_a_dump_each_have_their_own_place(tmp_path: Path) -> None:
+    dump = in_config_map(A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"'))
+    path = written(tmp_path, f"{dump}---\n{dump}", "rings.yaml")
+    first, second = (one["findings"][0]["line"] for one in answered("check", path, exit_code=1))
+    assert second - first == dump.count("\n") + 1
+
+
 def test_a_table_that_is_one_quoted_line_of_its_dump_has_its_own_lines(tmp_path: Path) -> None:
     table = A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"')
     object_ = {"kind": "ConfigMap", "metadata": {"name": "rings-config-demo"}, "data": {"hccl.json": table}}

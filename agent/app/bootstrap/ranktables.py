@@ -56,14 +56,15 @@ def read_tables(path: Path) -> list[TableText]:
 
 
 def _tables(
-    path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...], blocks: Sequence[tuple[str, tuple[int, int]]]
+    path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...], blocks: list[tuple[str, tuple[int, int]]]
 ) -> Iterator[TableText]:
     for _, one in objects:
         data = one.get("data")
         text = data.get(RANK_TABLE_KEY) if one.get("kind") == "ConfigMap" and isinstance(data, Mapping) else None
         if isinstance(text, str):
             name = one["metadata"]["name"]
-            shift = next((shift for block, shift in blocks if block == text.rstrip("\n")), (0, 0))
+            at = next((n for n, (block, _) in enumerate(blocks) if block == text.rstrip("\n")), None)
+            shift = (0, 0) if at is None else blocks.pop(at)[1]  # of equal tables each has its own place
             yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"), shift)
 
 

@@ -71,9 +71,8 @@ def _of_pods(cluster: Path, cann: str) -> dict[str, dict[str, HcclEnv]]:
 
 def _variables(env: HcclEnv) -> dict[str, tuple[Seen[Any], str]]:
     """Each variable as it was found, and its default in words."""
-    unset = env.retry.value if env.retry.sight is Sight.UNSET else None
     return {
-        hccl.RETRY_ENABLE: (env.retry, _shown(unset or hccl.OpRetry())),
+        hccl.RETRY_ENABLE: (env.retry, _shown(hccl.default_op_retry(env.cann))),
         hccl.RETRY_PARAMS: (env.params, _shown(hccl.RetryParams())),
         hccl.EXPANSION_MODE: (env.expansion, "AI_CPU on A3"),
         hccl.RDMA_TIMEOUT: (env.rdma_timeout, str(hccl.DEFAULT_RDMA_TIMEOUT)),
