@@ -190,6 +190,22 @@ class Tracer(Protocol):
         ...
 
 
+class LinkProbe(Protocol):
+    """Asks this machine for the link of a die's own NIC. Changes nothing on it."""
+
+    async def ask(self, device: int) -> bytes:
+        """What the machine answers for a die (its physical id), as it came: a short text. Bounded in time and length;
+        several may be asked at once.
+
+        Raises Unavailable: no answer in time, an answer too long, or the query failed or could not be made.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what still runs; bounded; idempotent."""
+        ...
+
+
 class DeadLetters(Protocol):
     """Records nobody could use, unchanged, with the headers `fault-agent-reason`, `-detail` and `-source`."""
 

@@ -26,6 +26,7 @@ from agent.app.deputy import Deputy
 from agent.app.fencedstore import FencedStore
 from agent.app.lastseen import LastSeen
 from agent.app.ledgers import Ledgers
+from agent.app.linkrounds import LinkRounds
 from agent.app.node_app import NodeSide
 from agent.app.node_role import NodeRole
 from agent.app.nodeparts import NodeParts
@@ -37,7 +38,7 @@ from agent.domain.events import NodeReport, Position, Record
 from agent.domain.policy import Policy
 from agent.domain.vocab import Millis, Mode, NodeName
 from agent.errors import Unavailable
-from agent.ports import Batch, ConfigMap, DocumentStore
+from agent.ports import Batch, ConfigMap, DocumentStore, LinkProbe
 from agent.wire.audit import AuditLine, decode_all
 from agent.wire.inbound import Limits as BorderLimits
 from agent.wire.report import decode, encode
@@ -304,6 +305,7 @@ class NodeRig:
         instance: str = "a",
         machine: str = "m1",
         policy: Policy = POLICY,
+        links: LinkProbe | None = None,
     ) -> None:
         self.bus = bus or Bus(Clock())
         self.clock = self.bus.clock
@@ -316,6 +318,10 @@ class NodeRig:
         self.stop = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.keep = PolicyKeep(policy)
+        self.looking: asyncio.Task[None] | None = None
+        self.rounds = (
+            LinkRounds(links, (0, 1, 2), 20, self.clock.wall, self.said.append, self.clock.sleep) if links else None
+        )
 
         def make_feed() -> BusFeed:
             self.feeds.append(BusFeed(self.bus, N1))
@@ -344,12 +350,15 @@ class NodeRig:
                 mode="act",
                 policy=self.keep,
                 meaning=lambda _: "",
+                links=self.rounds,
             ),
             self.said.append,
         )
 
     async def start(self) -> "NodeRig":
         """Run it until it has nothing left to do at this moment."""
+        if self.rounds is not None:
+            self.looking = asyncio.create_task(self.rounds.follow())
         self.task = asyncio.create_task(self.role.run(self.stop))
         await self.clock.settle()
         return self
@@ -367,12 +376,19 @@ class NodeRig:
         self.stop.set()
         await self.clock.advance(1.1)
         await self.task
+        await self._look_no_more()
 
     async def kill(self) -> None:
         """Stop at once, with no last words."""
         assert self.task is not None
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
+        await self._look_no_more()
+
+    async def _look_no_more(self) -> None:
+        if self.looking is not None:
+            self.looking.cancel()
+            await asyncio.gather(self.looking, return_exceptions=True)
 
 
 def a_report(node: str = "n1", epoch: int = 1, seq: int = 1, instance: str = "b", **given: Any) -> NodeReport:

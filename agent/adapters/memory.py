@@ -16,7 +16,7 @@ import orjson
 from agent.adapters.objects import Key, check, check_key, check_swap, same_content, stamped
 from agent.domain.events import Position, Record
 from agent.domain.vocab import Millis, NodeName
-from agent.errors import AgentError, Conflict, Refused
+from agent.errors import AgentError, Conflict, Refused, Unavailable
 from agent.ports import Batch, ConfigMap, Control
 
 Change = tuple[Literal["set", "gone"], ConfigMap]
@@ -289,3 +289,23 @@ class MemoryJobView:
     async def changed(self) -> bool:
         dirty, self._dirty = self._dirty, False
         return dirty
+
+
+class MemoryLinkProbe:
+    """A LinkProbe that answers what it was told to; a die nobody told of fails, as one that is not there."""
+
+    def __init__(self, answers: Mapping[int, bytes] | None = None) -> None:
+        self.answers = dict(answers or {})
+        self.failures = Failures()
+        self.asked: list[int] = []
+
+    async def ask(self, device: int) -> bytes:
+        self.asked.append(device)
+        self.failures.before()
+        answer = self.answers.get(device)
+        if answer is None:
+            raise Unavailable(f"device {device}: exit code 1")
+        return answer
+
+    async def close(self) -> None:
+        return None

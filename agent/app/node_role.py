@@ -83,6 +83,7 @@ class NodeRole:
             at_end = await self._read() if not self._tries else False
             self._lives.over()
             if self._side.caught_up:
+                self._look()
                 self._side.tick(self._p.now(), self._taken)
             if await self._fenced():
                 await self._stand_by(stop)
@@ -91,6 +92,13 @@ class NodeRole:
             if at_end:
                 await self._wait(stop)
         await self._last_words()
+
+    def _look(self) -> None:
+        """Take what a round over the links has found, and report it: others count it by its age."""
+        found = self._p.links.take() if self._p.links is not None else None
+        if found is not None:
+            self._side.probe(self._p.node, found.links, found.at, self._taken)
+            self._side.eventful = True
 
     async def _read(self) -> bool:
         """Take what is there; whether that was all."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.app.linkrounds import LinkRounds
 from agent.app.node_app import NodeSide
 from agent.app.policykeep import PolicyKeep
 from agent.domain.events import UnknownCode
@@ -63,3 +64,5 @@ class NodeParts:
     mode: str
     policy: PolicyKeep
     meaning: Callable[[str], str]
+    links: LinkRounds | None = None
+    """Rounds over the links of this node; None: nobody looks."""

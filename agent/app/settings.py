@@ -12,8 +12,9 @@ from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
+from agent.app.nodesettings import NodeSettings
 from agent.app.rulesettings import QuietSettings
 from agent.domain.vocab import SECOND, Mode
 from agent.errors import BadUsage
@@ -151,15 +152,6 @@ class LeaseSettings(_Model):
     renew_s: Annotated[float, Field(ge=0.5, le=200)] = 3
 
 
-class NodeSettings(_Model):
-    """The node role's own identity."""
-
-    name: str = ""
-    """Kubernetes name of the node; in the DaemonSet from spec.nodeName."""
-    machine_id_file: str = "/etc/machine-id"
-    """A new machine under an old name starts empty; not readable: no check."""
-
-
 class HttpSettings(_Model):
     """/livez, /readyz and /metrics of the long-lived roles."""
 
@@ -203,6 +195,16 @@ class Settings(_Model):
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError(f"no time zone {value!r}; an IANA name such as Asia/Shanghai is expected") from error
         return value
+
+    @model_validator(mode="after")
+    def _fresh_enough(self) -> "Settings":
+        probe = self.node.link_probe
+        if probe.command and probe.every_s + probe.timeout_s >= self.rail.link_fresh_s:
+            raise ValueError(
+                f"node.link_probe.every_s {probe.every_s:g} and timeout_s {probe.timeout_s:g} together must be less"
+                f" than rail.link_fresh_s {self.rail.link_fresh_s:g}, or what was seen is stale before it is seen again"
+            )
+        return self
 
     @property
     def max_event_age_ms(self) -> int:

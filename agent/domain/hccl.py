@@ -4,8 +4,8 @@ The one rule: a variable that the pod's spec does not show is unknown, never off
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
@@ -22,6 +22,17 @@ INTER_HCCS_DISABLE: Final = "HCCL_INTER_HCCS_DISABLE"
 CONNECT_TIMEOUT: Final = "HCCL_CONNECT_TIMEOUT"
 VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
 
+VARIABLES: Final = (
+    RETRY_ENABLE,
+    RETRY_PARAMS,
+    EXPANSION_MODE,
+    RDMA_TIMEOUT,
+    RDMA_RETRY_CNT,
+    INTER_HCCS_DISABLE,
+    CONNECT_TIMEOUT,
+    VISIBLE_DEVICES,
+)
+"""Every variable that is read here."""
 DEFAULT_RDMA_TIMEOUT: Final = 20
 DEFAULT_RDMA_RETRY_CNT: Final = 7
 DEFAULT_CONNECT_TIMEOUT: Final = 120
@@ -152,9 +163,31 @@ def parse_connect_timeout(text: str) -> int:
 
 
 def parse_visible_devices(text: str) -> tuple[int, ...]:
-    """ASCEND_RT_VISIBLE_DEVICES: places among the container's own devices, with commas between. Raises BadInput."""
+    """ASCEND_RT_VISIBLE_DEVICES: places among the container's own devices, with commas between; blank is none.
+
+    Raises BadInput, also for a place that stands twice.
+    """
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    return tuple(_within(VISIBLE_DEVICES, "", part, 0, 63) for part in parts)
+    places = tuple(_within(VISIBLE_DEVICES, "", part, 0, 63) for part in parts)
+    if len(set(places)) != len(places):
+        raise BadInput(f"{text[:80]!r} names a place twice", place=VISIBLE_DEVICES)
+    return places
+
+
+def visible_among(devices: tuple[int, ...], seen: "Seen[tuple[int, ...]]") -> frozenset[int] | None:
+    """Those of a container's devices (physical ids, ascending) that its processes see; None: not known.
+
+    Invalid, or a place that the container has not, is not known either: how much of such a text counts is nowhere
+    said. A variable that nobody shows can only narrow what the container has, and HCCL makes no communicator for
+    which it wants a backup while the other die cannot be seen (hccl_communicator_host.cc:1531-1545): all of them.
+    """
+    if seen.sight is Sight.INVALID:
+        return None
+    if seen.value is None:
+        return frozenset(devices)
+    if any(place >= len(devices) for place in seen.value):
+        return None
+    return frozenset(devices[place] for place in seen.value)
 
 
 def _within(place: str, key: str, text: str, low: int, high: int) -> int:
@@ -189,8 +222,10 @@ class Seen(Generic[T]):
     problem: str = ""
 
     def effective(self, default: T) -> T | None:
-        """The value in force: as set, the default if visibly unset, None if unknown or invalid."""
-        return default if self.sight is Sight.UNSET else self.value
+        """The value in force: as set, the default if visibly unset (its own, if it hangs on the version of CANN), None
+        if unknown or invalid.
+        """
+        return default if self.sight is Sight.UNSET and self.value is None else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +240,18 @@ class HcclEnv:
     inter_hccs_disable: Seen[bool] = Seen()
     connect_timeout: Seen[int] = Seen()
     visible_devices: Seen[tuple[int, ...]] = Seen()
+    differs: tuple[str, ...] = ()
+    """Variables that the job's pods on the node do not agree on; what stands above is then one pod's."""
+    cann: str = ""
+    """Version of CANN, on which defaults hang; empty is the newest."""
 
 
-def env_from(mapping: Mapping[str, str | None] | None, visible: bool) -> HcclEnv:
+def env_from(mapping: Mapping[str, str | None] | None, visible: bool, cann: str = "") -> HcclEnv:
     """The environment of a pod's spec, or one that a setting states.
 
     `visible`: the whole environment is known, so that an absent variable is unset; else it is unknown. A None
-    value (a reference whose target was not read) is unknown in either case.
+    value (a reference whose target was not read) is unknown in either case. `cann`: its version, if known, on which
+    the default of HCCL_OP_RETRY_ENABLE hangs.
     """
     given = mapping if mapping is not None else {}
 
@@ -226,8 +266,11 @@ def env_from(mapping: Mapping[str, str | None] | None, visible: bool) -> HcclEnv
         except BadInput as error:
             return Seen(Sight.INVALID, problem=str(error))
 
+    retry = seen(RETRY_ENABLE, parse_op_retry_enable)
+    if retry.sight is Sight.UNSET:
+        retry = Seen(Sight.UNSET, default_op_retry(cann))
     return HcclEnv(
-        retry=seen(RETRY_ENABLE, parse_op_retry_enable),
+        retry=retry,
         params=seen(RETRY_PARAMS, parse_op_retry_params),
         expansion=seen(EXPANSION_MODE, parse_expansion_mode),
         rdma_timeout=seen(RDMA_TIMEOUT, parse_rdma_timeout),
@@ -235,7 +278,36 @@ def env_from(mapping: Mapping[str, str | None] | None, visible: bool) -> HcclEnv
         inter_hccs_disable=seen(INTER_HCCS_DISABLE, parse_inter_hccs_disable),
         connect_timeout=seen(CONNECT_TIMEOUT, parse_connect_timeout),
         visible_devices=seen(VISIBLE_DEVICES, parse_visible_devices),
+        cann=cann,
     )
+
+
+def in_force(env: HcclEnv) -> dict[str, object | None]:
+    """What must be the same for all ranks of a job, as it is in force: None where it is not known."""
+    retry = env.retry.effective(OpRetry())
+    return {
+        RETRY_ENABLE: None if retry is None else (retry.l1, retry.l2),
+        RETRY_PARAMS: env.params.effective(RetryParams()),
+        EXPANSION_MODE: env.expansion.effective(Expansion.AI_CPU),
+        RDMA_TIMEOUT: env.rdma_timeout.effective(DEFAULT_RDMA_TIMEOUT),
+        RDMA_RETRY_CNT: env.rdma_retry_cnt.effective(DEFAULT_RDMA_RETRY_CNT),
+    }
+
+
+_WORSE: Final = {Sight.KNOWN: 0, Sight.UNSET: 0, Sight.UNKNOWN: 1, Sight.INVALID: 2}
+
+
+def together(envs: Sequence[HcclEnv]) -> HcclEnv:
+    """One environment for several pods of a job on one node: of each variable what is known least, and the names of
+    those that are in force with different values.
+    """
+    if len(envs) == 1:
+        return envs[0]
+    values = [in_force(env) for env in envs]
+    differs = tuple(name for name in values[0] if len({one[name] for one in values} - {None}) > 1)
+    names = [one.name for one in fields(HcclEnv) if one.name not in ("differs", "cann")]
+    least = {name: max((getattr(env, name) for env in envs), key=lambda seen: _WORSE[seen.sight]) for name in names}
+    return HcclEnv(**least, differs=differs, cann=envs[0].cann)
 
 
 def flap_threshold_ms(env: HcclEnv) -> float:
@@ -266,15 +338,15 @@ IN_PLACE: Final = (
 """What no environment variable shows."""
 
 
-def retry_eligible(env: HcclEnv, unset: OpRetry) -> Eligible:
-    """Whether a failed operator may be executed again; `unset` are the levels that are on by default.
+def retry_eligible(env: HcclEnv) -> Eligible:
+    """Whether a failed operator may be executed again.
 
     Operators of single-operator mode may be, wherever they are expanded, AIV apart, of which nothing is said.
     """
     for name, seen in ((RETRY_ENABLE, env.retry), (RETRY_PARAMS, env.params)):
         if seen.sight is Sight.INVALID:
             return Eligible(False, f"{name} makes HCCL fail at its start: {seen.problem}")
-    levels = env.retry.effective(unset)
+    levels = env.retry.effective(OpRetry())
     if levels is None:
         return Eligible(None, f"{RETRY_ENABLE} cannot be seen")
     if not (levels.l1 or levels.l2):
@@ -285,12 +357,12 @@ def retry_eligible(env: HcclEnv, unset: OpRetry) -> Eligible:
     return Eligible(True, f"{on} on")
 
 
-def borrow_eligible(env: HcclEnv, unset: OpRetry) -> Eligible:
+def borrow_eligible(env: HcclEnv) -> Eligible:
     """Whether a link between super-pods may be carried by the other die; needs more than the retry itself."""
-    retry = retry_eligible(env, unset)
+    retry = retry_eligible(env)
     if retry.answer is False:
         return retry
-    levels = env.retry.effective(unset)
+    levels = env.retry.effective(OpRetry())
     if levels is not None and not levels.l2:
         return Eligible(False, f"L2 of {RETRY_ENABLE} is off")
     where = env.expansion

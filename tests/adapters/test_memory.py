@@ -9,6 +9,7 @@ import pytest
 from contracts.cabinet import CabinetContract
 from contracts.jobview import JobViewContract
 from contracts.journal import JournalContract
+from contracts.linkprobe import LinkProbeContract
 from contracts.reportlog import ReportLogContract
 from contracts.source import ResumeContract, SourceContract
 from contracts.store import StoreContract, next_change, watching
@@ -19,11 +20,22 @@ from agent.adapters.memory import (
     MemoryFaultSource,
     MemoryJobView,
     MemoryJournal,
+    MemoryLinkProbe,
     MemoryReportLog,
 )
 from agent.domain.vocab import NodeName
 from agent.errors import Conflict, Refused, Unavailable
-from agent.ports import Cabinet, ConfigMap, Control, DocumentStore, FaultSource, JobView, Journal, ReportLog
+from agent.ports import (
+    Cabinet,
+    ConfigMap,
+    Control,
+    DocumentStore,
+    FaultSource,
+    JobView,
+    Journal,
+    LinkProbe,
+    ReportLog,
+)
 
 
 class TestMemoryDocumentStore(StoreContract):
@@ -111,6 +123,12 @@ class TestMemoryJournal(JournalContract):
     @pytest.fixture
     def journal(self) -> Journal:
         return MemoryJournal()
+
+
+class TestMemoryLinkProbe(LinkProbeContract):
+    @pytest.fixture
+    def probe(self) -> LinkProbe:
+        return MemoryLinkProbe({0: b"link status: UP\n", 1: b"link status: DOWN\n", 2: b"\xff not an answer\n"})
 
 
 class TestMemoryCabinet(CabinetContract):

@@ -87,7 +87,7 @@ def test_many_findings_of_a_code_are_counted_and_not_left_out_for_machines(tmp_p
     path = written(tmp_path, json.dumps(document))
     result = run("check", path)
     assert result.stdout.count("error PORT_RANGE") == 20
-    assert f"{path}: … and 12 more of PORT_RANGE (--json of check lists all)" in result.stdout
+    assert f"{path}: … and 12 more of PORT_RANGE (--json of check lists up to 1000)" in result.stdout
     (whole,) = answered("check", path, exit_code=1)
     assert len([one for one in whole["findings"] if one["code"] == "PORT_RANGE"]) == 32
 
@@ -129,6 +129,38 @@ def test_the_tables_in_a_dump_of_configmaps_are_judged(tmp_path: Path) -> None:
     (not_ready,) = answered("check", written(tmp_path, initializing, "rings.yaml"), exit_code=1)
     assert [finding["code"] for finding in not_ready["findings"]] == ["STATUS_NOT_READY"]
     assert not_ready["stopped"] == "STATUS_NOT_READY"
+
+
+def places(path: Path) -> list[tuple[int, int]]:
+    return [(finding["line"], finding["column"]) for finding in answered("check", path, exit_code=1)[0]["findings"]]
+
+
+def test_places_in_a_dump_are_lines_and_columns_of_the_file(tmp_path: Path) -> None:
+    table = A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"')
+    path = written(tmp_path, in_config_map(table), "rings.yaml")
+    (line, column), *_ = places(path)
+    assert path.read_text(encoding="utf-8").splitlines()[line - 1][column - 1 :].startswith('"rank_id": "0"}')
+    (alone, at), *_ = places(written(tmp_path, table))
+    assert (line - alone, column - at) == (13, 6)
+
+
+def test_equal_tables_in_a_dump_each_have_their_own_place(tmp_path: Path) -> None:
+    dump = in_config_map(A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"'))
+    path = written(tmp_path, f"{dump}---\n{dump}", "rings.yaml")
+    first, second = (one["findings"][0]["line"] for one in answered("check", path, exit_code=1))
+    assert second - first == dump.count("\n") + 1
+
+
+def test_a_table_that_is_one_quoted_line_of_its_dump_has_its_own_lines(tmp_path: Path) -> None:
+    table = A3_TABLE.replace('"rank_id": "4"', '"rank_id": "0"')
+    object_ = {"kind": "ConfigMap", "metadata": {"name": "rings-config-demo"}, "data": {"hccl.json": table}}
+    assert places(written(tmp_path, json.dumps(object_), "rings.yaml")) == places(written(tmp_path, table))
+
+
+@pytest.mark.parametrize("table", ["", "{", "\n\n", '{\n"status":'], ids=["empty", "open", "blank", "cut off"])
+def test_a_broken_table_in_a_dump_is_told_and_breaks_nothing(tmp_path: Path, table: str) -> None:
+    (one,) = answered("check", written(tmp_path, in_config_map(table), "rings.yaml"), exit_code=1)
+    assert [finding["code"] for finding in one["findings"]] == ["JSON_INVALID"]
 
 
 def test_a_dump_without_a_table_is_wrong_use(tmp_path: Path) -> None:

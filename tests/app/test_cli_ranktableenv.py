@@ -100,3 +100,38 @@ def test_exactly_one_environment_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "none.yaml"
     path.write_text("kind: Node\napiVersion: v1\nmetadata: {name: a}\n")
     assert isinstance(run("--cluster", path).exception, BadUsage)
+
+
+GROUP = """apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata:
+  name: a
+  namespace: train
+  annotations:
+    fault-agent/hccl-env: {stated}
+    fault-agent/cann-version: 8.3.RC1
+"""
+
+
+def stated(folder: Path, text: str) -> Path:
+    path = pods(folder, "L2:1", command='["bash", "train.sh"]')
+    path.write_text(f"{path.read_text(encoding='utf-8')}---\n{GROUP.format(stated=text)}", encoding="utf-8")
+    return path
+
+
+def test_what_a_job_states_of_its_processes_is_told_after_what_its_pods_show(tmp_path: Path) -> None:
+    path = stated(tmp_path, "HCCL_OP_RETRY_ENABLE=L1:1;HCCL_RDMA_TIMEOUT=18")
+    (told,) = json.loads(run("--cluster", path, "--json").stdout)
+    variables = told["variables"]
+    assert variables["HCCL_OP_RETRY_ENABLE"]["value"] == "L1:0, L2:1"
+    assert variables["HCCL_OP_RETRY_ENABLE"]["default"] == "L1:1, L2:0"
+    assert variables["HCCL_RDMA_TIMEOUT"]["value"] == "18"
+    assert variables["HCCL_OP_EXPANSION_MODE"]["sight"] == "unset"
+    assert told["verdicts"]["borrow"]["answer"] == "yes"
+
+
+def test_a_statement_that_cannot_be_read_is_told_and_states_nothing(tmp_path: Path) -> None:
+    result = run("--cluster", stated(tmp_path, "HCCL_RDMA_TIMOUT=18"), "--json")
+    assert "PodGroup train/a: fault-agent/hccl-env: 'HCCL_RDMA_TIMOUT' is no variable of it" in result.stderr
+    (told,) = json.loads(result.stdout)
+    assert told["variables"]["HCCL_OP_EXPANSION_MODE"]["sight"] == "unknown"

@@ -521,6 +521,6 @@ async def test_codes_that_no_table_knows_are_counted_and_outlast_a_restart() -> 
     again = NodeRig(rig.bus, rig.stream, instance="b")
     await again.up()
     assert [(one.code, one.count) for one in again.role.pulse.unknown] == [("8FFFFFFF", 2)]
-    told = {name: value for _, name, _, value, labels in samples(again.role, dict) if not labels}
+    told = {name: value for _, name, _, value, labels in samples(again.role, dict, {}) if not labels}
     assert (told["fault_agent_unknown_codes"], told["fault_agent_unknown_faults"]) == (1, 2)
     await again.end()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
+from bench.ranks import cluster_of, rank_table
 from bench.stream import NODE, STEP_MS, Stream
 
 from agent.adapters.otel import make_tracer
@@ -22,10 +23,16 @@ from agent.adapters.shipped import read_policy_path
 from agent.app.node_app import NodeSide, Taken, encode_reports
 from agent.domain.effects import describe
 from agent.domain.events import Record
+from agent.domain.jobs import Node, Pod
 from agent.domain.policy import DurationRule, FrequencyRule, Policy
+from agent.domain.ranktable import RankTable
 from agent.domain.vocab import MINUTE, Millis, Plane
 from agent.wire.inbound import Limits, decode
+from agent.wire.kubeobjects import parse_object
 from agent.wire.policyfile import load_policy
+from agent.wire.ranktables.circumstances import Circumstances, circumstances_in_cluster
+from agent.wire.ranktables.inspect import Opened, inspect_table, open_table
+from agent.wire.ranktables.judge import Mode as RankTableMode
 
 REPORT_EVERY_MS = 200
 """A busy node reports at most this often, in event time."""
@@ -245,12 +252,57 @@ def ruled(policy: Policy, rounds: int, count: int) -> Figure:
     )
 
 
+def rank_tables(ranks: int, rounds: int, say: Callable[[str], None]) -> list[Figure]:
+    """(e) every rule on a rank table beside `orjson.loads` of it: right, with its cluster, and wrong everywhere."""
+    items = [parse_object(item) for item in cluster_of(ranks)]
+    pods = [one for one in items if isinstance(one, Pod)]
+    nodes = [one for one in items if isinstance(one, Node)]
+
+    def alone(_: RankTable | None) -> Circumstances:
+        return Circumstances()
+
+    def in_cluster(table: RankTable | None) -> Circumstances:
+        assert table is not None
+        return circumstances_in_cluster(table, pods, nodes)
+
+    figures = []
+    for name, raw, around in (
+        ("right", rank_table(ranks), alone),
+        ("right, with its pods and nodes", rank_table(ranks), in_cluster),
+        ("wrong at every rank", rank_table(ranks, wrong=True), alone),
+    ):
+        say(f"(e) {name}")
+        figures.append(_beside_reading(f"rank table, {name}", raw, ranks, rounds, around))
+    return figures
+
+
+def _beside_reading(
+    name: str, raw: bytes, ranks: int, rounds: int, around: Callable[[RankTable | None], Circumstances]
+) -> Figure:
+    inspection = inspect_table(*_opened(raw, around), RankTableMode.DOC)
+    limit_us, ours_us, ratios = alternate(
+        rounds,
+        ranks,
+        lambda _: orjson.loads(raw),
+        lambda _: inspect_table(*_opened(raw, around), RankTableMode.DOC),
+    )
+    seconds = ours_us * ranks / 1e6
+    note = f"{ranks:,} ranks in {seconds:.1f} s of CPU, {inspection.errors:,} errors, {len(raw) / 2**20:.0f} MiB"
+    return Figure(name, "rank", limit_us, ours_us, ratios, note)
+
+
+def _opened(raw: bytes, around: Callable[[RankTable | None], Circumstances]) -> tuple[Opened, Circumstances]:
+    opened = open_table(raw)
+    return opened, around(opened.table)
+
+
 def main() -> None:
     """Print the table, or JSON with --json."""
     parser = argparse.ArgumentParser(description="Ratios of the agent's work beside the least it could be.")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each pair of loops")
     parser.add_argument("--records", type=int, default=4_000, help="records in one turn of (a)")
+    parser.add_argument("--ranks", type=int, default=65_536, help="ranks of the table in (e)")
     parser.add_argument("--events", type=int, default=1_000_000, help="records of history in (b)")
     given = parser.parse_args()
 
@@ -263,6 +315,7 @@ def main() -> None:
     figures.append(look_up(policy, given.rounds))
     say("(d) rules")
     figures.append(ruled(policy, given.rounds, given.records))
+    figures += rank_tables(given.ranks, max(2, given.rounds // 3), say)
     figures.append(history(policy, given.events, say))
     if given.json:
         print(orjson.dumps([figure.plain() for figure in figures], option=orjson.OPT_INDENT_2).decode())

@@ -22,6 +22,8 @@ from agent.domain.hccl import (
     parse_rdma_timeout,
     parse_visible_devices,
     retry_eligible,
+    together,
+    visible_among,
 )
 from agent.errors import BadInput
 
@@ -253,9 +255,63 @@ def test_retry_is_wider_than_borrow(
     env: dict[str, str], visible: bool, retry: bool | None, borrow: bool | None
 ) -> None:
     read = env_from(env, visible)
-    assert (retry_eligible(read, OpRetry()).answer, borrow_eligible(read, OpRetry()).answer) == (retry, borrow)
+    assert (retry_eligible(read).answer, borrow_eligible(read).answer) == (retry, borrow)
 
 
 def test_by_the_default_of_cann_83_operators_are_retried_and_nothing_is_borrowed() -> None:
-    read, unset = env_from({}, visible=True), default_op_retry("8.3.RC1")
-    assert (retry_eligible(read, unset).answer, borrow_eligible(read, unset).answer) == (True, False)
+    read = env_from({}, visible=True, cann="8.3.RC1")
+    assert (retry_eligible(read).answer, borrow_eligible(read).answer) == (True, False)
+
+
+# --- several pods on one node, and what a process sees ----------------------------------------------------------------
+
+
+def test_pods_that_agree_are_one_environment() -> None:
+    one, two = (
+        env_from(ON, True),
+        env_from({**ON, "HCCL_OP_RETRY_PARAMS": "MaxCnt:1,HoldTime:5000,IntervalTime:1000"}, True),
+    )
+    assert together([one, two]).differs == ()  # unset is the default that the other states
+    assert together([one, one]) == one
+
+
+def test_pods_that_differ_are_told_by_variable() -> None:
+    one = env_from({**ON, "HCCL_RDMA_TIMEOUT": "18"}, True)
+    two = env_from({**ON, "HCCL_RDMA_TIMEOUT": "19", "HCCL_OP_RETRY_ENABLE": "L1:1"}, True)
+    assert together([one, two]).differs == ("HCCL_OP_RETRY_ENABLE", "HCCL_RDMA_TIMEOUT")
+
+
+def test_of_several_pods_what_is_known_least_counts() -> None:
+    known, unknown = env_from(ON, True), env_from({}, False)
+    wrong = env_from({"HCCL_OP_RETRY_ENABLE": "L9:1"}, False)
+    assert together([known, unknown]).retry.sight is Sight.UNKNOWN
+    assert together([known, unknown, wrong]).retry.sight is Sight.INVALID
+    assert together([known, unknown]).differs == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (None, {4, 5, 6, 7}),
+        ("0,1,2,3", {4, 5, 6, 7}),
+        ("2, 3", {6, 7}),
+        ("", set()),
+        ("0,x", None),
+        ("0,", None),
+        ("0,0", None),
+        ("0,4", None),
+        ("0;1", None),
+        ("-1", None),
+    ],
+)
+def test_a_process_sees_the_places_among_its_containers_devices_or_nobody_knows(
+    text: str | None, seen: set[int] | None
+) -> None:
+    given = {} if text is None else {"ASCEND_RT_VISIBLE_DEVICES": text}
+    assert visible_among((4, 5, 6, 7), env_from(given, visible=False).visible_devices) == seen
+
+
+@given(st.text(alphabet="0123456789, -x", max_size=12))
+def test_what_is_seen_is_never_more_than_the_container_has(text: str) -> None:
+    seen = visible_among((4, 5), env_from({"ASCEND_RT_VISIBLE_DEVICES": text}, visible=True).visible_devices)
+    assert seen is None or seen <= {4, 5}

@@ -3,6 +3,7 @@
 The one rule: what a reader of docs/deploy.md is told about rights and pods is looked up here, not believed.
 """
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -255,6 +256,56 @@ def test_probes_and_scrapers_ask_at_the_port_of_the_settings(kind: str) -> None:
         "prometheus.io/port": str(port),
         "prometheus.io/path": "/metrics",
     }
+
+
+# --- looking at links ------------------------------------------------------------------------------------------------
+
+
+def patched() -> dict[str, Any]:
+    """The DaemonSet as deploy/link-probe leaves it: its patches, applied as kustomize applies them."""
+    (overlay,) = documents(DEPLOY / "link-probe" / "kustomization.yaml")
+    assert overlay["resources"] == ["../base"]
+    (one,) = overlay["patches"]
+    assert one["target"] == {"kind": "DaemonSet", "name": "fault-agent-node"}
+    workload: dict[str, Any] = copy.deepcopy(named("DaemonSet", "fault-agent-node"))
+    for step in yaml.safe_load(one["patch"]):
+        *way, last = step["path"].split("/")[1:]
+        at: Any = workload
+        for word in way:
+            at = at[int(word)] if isinstance(at, list) else at[word]
+        if step["op"] == "add":
+            assert last == "-"
+            at.append(step["value"])
+        else:
+            assert step["op"] == "replace"
+            assert last in at
+            at[last] = step["value"]
+    return workload
+
+
+def test_the_overlay_that_looks_at_links_sets_a_query_that_is_taken_and_mounts_its_program(tmp_path: Path) -> None:
+    spec = patched()["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(filled(config_text())))
+    given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    probe = load_settings(
+        path, {name: text for name, text in given.items() if name.startswith("FAULT_")}
+    ).node.link_probe
+    assert probe.command == ("/usr/local/Ascend/driver/tools/hccn_tool", "-i", "{device}", "-link", "-g")
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "driver"]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "driver"]
+    assert mount["readOnly"]
+    assert volume["hostPath"] == {"path": mount["mountPath"], "type": "Directory"}
+    assert all(part.startswith(mount["mountPath"]) for part in given["LD_LIBRARY_PATH"].split(":"))
+    assert probe.command[0].startswith(mount["mountPath"] + "/")
+
+
+def test_only_the_overlay_that_looks_at_links_is_privileged() -> None:
+    (container,) = patched()["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    told = [path for path in FILES if "privileged: true" in path.read_text(encoding="utf-8")]
+    assert told == [DEPLOY / "link-probe" / "kustomization.yaml"]
 
 
 # --- pods ------------------------------------------------------------------------------------------------------------

@@ -27,10 +27,11 @@ from agent.app.bootstrap.policies import (
     recorded_day,
     write_policy,
 )
-from agent.app.bootstrap.ranktables import TableText, read_objects, read_tables
+from agent.app.bootstrap.ranktables import ClusterObjects, TableText, read_objects, read_tables
 from agent.app.bootstrap.solo import Audience, SoloOrder, prepare_demo, replay_solo, run_solo, scenario
 
 __all__ = [
+    "ClusterObjects",
     "AUDIT",
     "LETTERS",
     "MANAGER",

@@ -19,6 +19,7 @@ from agent.adapters.kafka import (
     KafkaReportFeed,
     KafkaReportLog,
 )
+from agent.adapters.linkcommand import CommandLinkProbe
 from agent.adapters.otel import make_tracer
 from agent.app.bootstrap.common import (
     border_of,
@@ -34,6 +35,7 @@ from agent.app.bootstrap.patience import Stopped, patiently
 from agent.app.bootstrap.policies import policy_samples
 from agent.app.bootstrap.topics import kafka_of, reports_fit
 from agent.app.health import Watchdog
+from agent.app.linkrounds import LinkRounds
 from agent.app.node_app import NodeSide
 from agent.app.node_role import NodeRole
 from agent.app.nodeparts import NodeParts
@@ -109,6 +111,7 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
             mode=settings.mode or Mode.OBSERVE,
             policy=keep,
             meaning=lambda ref: meaning_of(keep.policy, ref),
+            links=link_rounds(settings, say),
         )
         role, watchdog = NodeRole(parts, say), Watchdog()
         if settings.http.port:
@@ -117,7 +120,10 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
                 settings.http.port,
                 lambda: watchdog.dead(wall_clock()),
                 lambda: not_ready(role, keep),
-                lambda: [*samples(role, source.progress), *policy_samples(keep)],
+                lambda: [
+                    *samples(role, source.progress, parts.links.counts if parts.links is not None else {}),
+                    *policy_samples(keep),
+                ],
             )
             await server.open()
             stack.push_async_callback(server.close)
@@ -130,7 +136,20 @@ async def _run(settings: Settings, policy_path: Path | None, say: Callable[[str]
         stack.callback(watching.cancel)
         following = asyncio.create_task(keep.follow(say), name="policy")
         stack.callback(following.cancel)
+        if parts.links is not None:
+            stack.push_async_callback(parts.links.probe.close)
+            looking = asyncio.create_task(parts.links.follow(), name="links")
+            stack.callback(looking.cancel)
         await role.run(stop)
+
+
+def link_rounds(settings: Settings, say: Callable[[str], None]) -> LinkRounds | None:
+    """Rounds over the links of this node, as the settings ask for them; None when they do not."""
+    wanted = settings.node.link_probe
+    if not wanted.command:
+        return None
+    probe = CommandLinkProbe(wanted.command, timeout_s=wanted.timeout_s)
+    return LinkRounds(probe, wanted.devices, wanted.every_s, wall_clock, say)
 
 
 async def _watch(source: KafkaFaultSource, watchdog: Watchdog, role: NodeRole) -> None:
@@ -162,7 +181,9 @@ def not_ready(role: NodeRole, keep: PolicyKeep) -> str:
     return keep.degraded if role.pulse.caught_up else "not caught up with the stream yet"
 
 
-def samples(role: NodeRole, progress: Callable[[], Mapping[int, Progress]]) -> Iterable[Sample]:
+def samples(
+    role: NodeRole, progress: Callable[[], Mapping[int, Progress]], looked: Mapping[str, int]
+) -> Iterable[Sample]:
     """Metrics of the node role; label values come from closed lists only."""
     pulse = role.pulse
     yield "counter", "fault_agent_records", "Records read for this node", pulse.records, ()
@@ -177,5 +198,7 @@ def samples(role: NodeRole, progress: Callable[[], Mapping[int, Progress]]) -> I
     yield "gauge", "fault_agent_standing_by", "1 while another agent reports this node", float(pulse.standing_by), ()
     lag = sum(max(0, at.end - at.position) for at in progress().values())
     yield "gauge", "fault_agent_lag_records", "Records not read yet in this node's partitions", lag, ()
+    for state, count in sorted(looked.items()):
+        yield "counter", "fault_agent_link_answers", "Answers of the link query by state", count, (("state", state),)
     for reason, count in sorted(pulse.reasons.items()):
         yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

@@ -3,14 +3,17 @@
 The one rule: the bytes of a table come out as they are, whatever they hold.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from agent.adapters.clusterfiles import ClusterFiles
 from agent.adapters.manifests import read_documents
-from agent.domain.jobs import Node, Pod
+from agent.domain.hccl import HcclEnv
+from agent.domain.jobs import Node, Pod, PodGroup, Stated, job_id, stated_by
+from agent.domain.vocab import JobId
 from agent.errors import BadDocument, BadUsage, CannotRun
 from agent.wire.kubeobjects import RANK_TABLE_KEY, RINGS_PREFIX, parse_object
 
@@ -24,6 +27,10 @@ class TableText:
 
     name: str
     raw: bytes
+    shift: tuple[int, int] = (0, 0)
+    """Lines of the file before it, and columns before each of its lines; both 0 where its lines are none of the file's,
+    as in a ConfigMap as JSON.
+    """
 
 
 def read_tables(path: Path) -> list[TableText]:
@@ -41,27 +48,65 @@ def read_tables(path: Path) -> list[TableText]:
     if path.suffix not in (".yaml", ".yml") and b'"kind"' not in raw:
         return [TableText(str(path), raw)]
     objects = read_documents(raw, str(path)).objects
-    found = list(_tables(path, objects))
+    found = list(_tables(path, objects, list(_blocks(raw))))
     if objects and not found:
         hint = f"ascend-operator's is {RINGS_PREFIX}<job> with key {RANK_TABLE_KEY}"
         raise BadUsage(f"{path} holds no ConfigMap with a rank table", hint=hint)
     return found or [TableText(str(path), raw)]
 
 
-def _tables(path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...]) -> Iterator[TableText]:
+def _tables(
+    path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...], blocks: list[tuple[str, tuple[int, int]]]
+) -> Iterator[TableText]:
     for _, one in objects:
         data = one.get("data")
         text = data.get(RANK_TABLE_KEY) if one.get("kind") == "ConfigMap" and isinstance(data, Mapping) else None
         if isinstance(text, str):
             name = one["metadata"]["name"]
-            yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"))
+            at = next((n for n, (block, _) in enumerate(blocks) if block == text.rstrip("\n")), None)
+            shift = (0, 0) if at is None else blocks.pop(at)[1]  # of equal tables each has its own place
+            yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"), shift)
 
 
-def read_objects(path: Path) -> tuple[list[Pod], list[Node], list[str]]:
-    """Pods and nodes of a cluster as files, and what could not be read. Raises CannotRun, Unavailable."""
+_KEY: Final = re.compile(rf"^ *{re.escape(RANK_TABLE_KEY)}: *\|[-+]?[ \t]*\r?$")
+
+
+def _blocks(raw: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Each literal block of YAML under the key of a rank table, as a reader would take it, and where it stands."""
+    lines = raw.decode("utf-8", "replace").split("\n")
+    for number, line in enumerate(lines, 1):
+        if _KEY.match(line) is None or number == len(lines):
+            continue
+        indent = len(lines[number]) - len(lines[number].lstrip(" "))
+        end = number
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" " * indent)):
+            end += 1
+        if indent:
+            yield "\n".join(one[indent:].rstrip("\r") for one in lines[number:end]).rstrip("\n"), (number, indent)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """The objects of a cluster that bear on a rank table, and what could not be read."""
+
+    pods: Sequence[Pod]
+    nodes: Sequence[Node]
+    stated: Mapping[JobId, Stated]
+    """What PodGroups state of their processes."""
+    findings: Sequence[str]
+
+    def env(self, pod: Pod, cann: str = "") -> HcclEnv:
+        """The environment of a pod: its spec's, then what its job states; `cann` where the job does not state it."""
+        stated = (self.stated.get(pod.job) if pod.job is not None else None) or Stated()
+        return replace(stated, cann=stated.cann or cann).seen(pod.env, pod.env_complete)
+
+
+def read_objects(path: Path) -> ClusterObjects:
+    """Pods, nodes and PodGroups of a cluster as files. Raises CannotRun, Unavailable."""
     scan = ClusterFiles(path, static=True).scan()
     pods: list[Pod] = []
     nodes: list[Node] = []
+    stated: dict[JobId, Stated] = {}
     findings = list(scan.findings)
     for item in scan.objects:
         try:
@@ -73,4 +118,8 @@ def read_objects(path: Path) -> tuple[list[Pod], list[Node], list[str]]:
             pods.append(found)
         elif isinstance(found, Node):
             nodes.append(found)
-    return pods, nodes, findings
+        elif isinstance(found, PodGroup):
+            job = job_id(found.namespace, found.name)
+            stated[job] = stated_by(found.annotations)
+            findings += [f"PodGroup {job}: {why}" for why in stated[job].problems]
+    return ClusterObjects(pods, nodes, stated, findings)

@@ -3,23 +3,29 @@
 The one rule: a rule that was not judged is told beside those that were, with what would let it be judged.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import orjson
 
-from agent.app.bootstrap import read_objects, read_tables
+from agent.app.bootstrap import ClusterObjects, read_objects, read_tables
 from agent.domain.hccl import env_from
-from agent.domain.jobs import Node, Pod
 from agent.domain.ranktable import RankTable
 from agent.errors import BadDocument, BadUsage, CannotRun
 from agent.wire.ranktables.circumstances import Circumstances, circumstances_in_cluster, circumstances_of
 from agent.wire.ranktables.envfile import parse_env_file
-from agent.wire.ranktables.inspect import Inspection, Opened, Placed, inspect_table, open_table, with_more
+from agent.wire.ranktables.inspect import (
+    MOST,
+    Inspection,
+    Opened,
+    Placed,
+    inspect_table,
+    open_table,
+    with_more,
+)
 from agent.wire.ranktables.judge import Judgement, Mode, Standing
 from agent.wire.ranktables.shared import shared_ports
 
@@ -92,22 +98,22 @@ def check_command(
     if cluster is not None and env_file is not None:
         raise BadUsage("--cluster and --env both state the environment", hint="give one of them")
     known = _circumstances(cluster, env_file)
-    places = None if as_json else SHOWN_PER_CODE
+    most = MOST if as_json else SHOWN_PER_CODE
     texts = [text for path in files for text in read_tables(path)]
-    opened = [open_table(text.raw, lenient=lenient) for text in texts]
+    opened = [open_table(text.raw, lenient=lenient, shift=text.shift) for text in texts]
     checked = [
-        _Checked(text.name, inspect_table(one, known.around(one.table), Mode(mode), places=places))
+        _Checked(text.name, inspect_table(one, known.around(one.table), Mode(mode), most=most))
         for text, one in zip(texts, opened, strict=True)
     ]
     if len(opened) > 1:
         for number, more in shared_ports([one.table for one in opened], Mode(mode)).items():
-            checked[number] = _Checked(checked[number].name, with_more(checked[number].inspection, more, places=places))
+            checked[number] = _Checked(checked[number].name, with_more(checked[number].inspection, more, most=most))
     if as_json:
         click.echo(orjson.dumps([plain(one.name, one.inspection, mode) for one in checked], option=orjson.OPT_INDENT_2))
     else:
         for one in checked:
             _tell(one.name, one.inspection, mode, known)
-        for trouble in known.findings:
+        for trouble in known.objects.findings if known.objects is not None else ():
             click.echo(f"{trouble} (--cluster; not read)", err=True)
     if any(one.inspection.errors for one in checked):
         raise click.exceptions.Exit(EXIT_FINDINGS)
@@ -117,24 +123,22 @@ def check_command(
 class _Known:
     """What was told of the environment."""
 
-    stated: Circumstances | None = None
-    pods: Sequence[Pod] = ()
-    nodes: Sequence[Node] = ()
-    findings: Sequence[str] = ()
+    stated: Circumstances = field(default_factory=Circumstances)
+    objects: ClusterObjects | None = None
     given: bool = False
 
     def around(self, table: RankTable | None) -> Circumstances:
-        if self.stated is not None:
+        known = self.objects
+        if known is None or table is None:
             return self.stated
-        return circumstances_in_cluster(table, self.pods, self.nodes) if table is not None else Circumstances()
+        return circumstances_in_cluster(table, known.pods, known.nodes, known.env)
 
 
 def _circumstances(cluster: Path | None, env_file: Path | None) -> _Known:
     if cluster is not None:
-        pods, nodes, findings = read_objects(cluster)
-        return _Known(pods=pods, nodes=nodes, findings=findings, given=True)
+        return _Known(objects=read_objects(cluster), given=True)
     if env_file is None:
-        return _Known(stated=Circumstances())
+        return _Known()
     return _Known(stated=circumstances_of([env_from(read_env(env_file), visible=True)]), given=True)
 
 
@@ -185,15 +189,11 @@ def _tell(name: str, inspection: Inspection, mode: str, known: _Known) -> None:
 
 
 def finding_lines(name: str, inspection: Inspection) -> Iterator[str]:
-    """A line per finding, of each code the first ones; how many more there are."""
-    told: Counter[str] = Counter()
+    """A line per finding, of each kind the first ones; how many more there are."""
     for one in inspection.found:
-        told[one.finding.code] += 1
-        if told[one.finding.code] <= SHOWN_PER_CODE:
-            yield click.style(f"{name}:{_line(one)}", fg=_COLOUR[one.finding.severity])
-    for code, count in told.items():
-        if count > SHOWN_PER_CODE:
-            yield f"{name}: … and {count - SHOWN_PER_CODE} more of {code} (--json of check lists all)"
+        yield click.style(f"{name}:{_line(one)}", fg=_COLOUR[one.finding.severity])
+    for code, count in inspection.left_out().items():
+        yield f"{name}: … and {count} more of {code} (--json of check lists up to {MOST})"
 
 
 def _line(one: Placed) -> str:
@@ -205,8 +205,7 @@ def _line(one: Placed) -> str:
 
 
 def _sum(inspection: Inspection, known: _Known) -> str:
-    warnings = len(inspection.found) - inspection.errors
-    words = [_many(inspection.errors, "error"), _many(warnings, "warning")]
+    words = [_many(inspection.errors, "error"), _many(inspection.warnings, "warning")]
     left = sum(one.standing is Standing.NOT_JUDGED for one in inspection.judgements)
     if left:
         words.append(f"{_many(left, 'rule')} not judged{'' if known.given else ' without --cluster or --env'}")
@@ -228,9 +227,10 @@ def plain(name: str, inspection: Inspection, mode: str) -> dict[str, Any]:
         "mode": mode,
         "effective_mode": table.effective_mode() if table is not None and table.version != "2.0" else None,
         "errors": inspection.errors,
-        "warnings": len(inspection.found) - inspection.errors,
+        "warnings": inspection.warnings,
         "stopped": inspection.opened.stopped or None,
         "findings": [_plain_finding(one) for one in inspection.found],
+        "left_out": {str(code): count for code, count in inspection.left_out().items()},
         "rules": [_plain_rule(one) for one in inspection.judgements],
     }
 

@@ -40,41 +40,39 @@ def env_command(env_file: Path | None, cluster: Path | None, cann: str, as_json:
     """
     if (env_file is None) == (cluster is None):
         raise BadUsage("give --env FILE or --cluster PATH", hint="one of them states the environment")
-    jobs = {"": {str(env_file): env_from(read_env(env_file), visible=True)}} if env_file is not None else {}
+    jobs = {"": {str(env_file): env_from(read_env(env_file), True, cann)}} if env_file is not None else {}
     if cluster is not None:
-        jobs = _of_pods(cluster)
+        jobs = _of_pods(cluster, cann)
         if not jobs:
             raise BadUsage(f"{cluster} holds no pod with NPUs", hint="kubectl get pod -A -o yaml")
     named = {name: env for envs in jobs.values() for name, env in envs.items()}
     if as_json:
-        found = [_plain(name, env, cann) for name, env in named.items()]
+        found = [_plain(name, env) for name, env in named.items()]
         click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))
         return
-    click.echo("\n\n".join("\n".join(_text(name, env, cann)) for name, env in named.items()))
+    click.echo("\n\n".join("\n".join(_text(name, env)) for name, env in named.items()))
     for job, envs in jobs.items():
-        for line in _differences(envs, cann):
+        for line in _differences(envs):
             click.secho(f"\n{job} differs: {line}", fg="yellow")
     click.echo(f"\n{hccl.IN_PLACE}.")
 
 
-def _of_pods(cluster: Path) -> dict[str, dict[str, HcclEnv]]:
+def _of_pods(cluster: Path, cann: str) -> dict[str, dict[str, HcclEnv]]:
     """Job -> pod -> environment; a pod without a PodGroup is a job of its own."""
-    pods, _, findings = read_objects(cluster)
-    for finding in findings:
+    known = read_objects(cluster)
+    for finding in known.findings:
         click.echo(f"{finding} (not read)", err=True)
     jobs: dict[str, dict[str, HcclEnv]] = {}
-    for pod in pods:
+    for pod in known.pods:
         if pod.live and pod.devices:
-            env = env_from(pod.env, visible=pod.env is not None and pod.env_complete)
-            jobs.setdefault(pod.job or str(pod), {})[str(pod)] = env
+            jobs.setdefault(pod.job or str(pod), {})[str(pod)] = known.env(pod, cann)
     return jobs
 
 
-def _variables(env: HcclEnv, cann: str) -> dict[str, tuple[Seen[Any], str]]:
+def _variables(env: HcclEnv) -> dict[str, tuple[Seen[Any], str]]:
     """Each variable as it was found, and its default in words."""
-    unset = hccl.default_op_retry(cann)
     return {
-        hccl.RETRY_ENABLE: (env.retry, _shown(unset)),
+        hccl.RETRY_ENABLE: (env.retry, _shown(hccl.default_op_retry(env.cann))),
         hccl.RETRY_PARAMS: (env.params, _shown(hccl.RetryParams())),
         hccl.EXPANSION_MODE: (env.expansion, "AI_CPU on A3"),
         hccl.RDMA_TIMEOUT: (env.rdma_timeout, str(hccl.DEFAULT_RDMA_TIMEOUT)),
@@ -109,31 +107,30 @@ def _words(seen: Seen[Any], default: str) -> str:
     return f"unknown: not shown, a script may set it (default {default})"
 
 
-def _verdicts(env: HcclEnv, cann: str) -> dict[str, Eligible]:
-    unset = hccl.default_op_retry(cann)
-    return {"retry": hccl.retry_eligible(env, unset), "borrow": hccl.borrow_eligible(env, unset)}
+def _verdicts(env: HcclEnv) -> dict[str, Eligible]:
+    return {"retry": hccl.retry_eligible(env), "borrow": hccl.borrow_eligible(env)}
 
 
 _ANSWER: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "unknown"}
 
 
-def _text(name: str, env: HcclEnv, cann: str) -> Iterator[str]:
+def _text(name: str, env: HcclEnv) -> Iterator[str]:
     yield name
-    for variable, (seen, default) in _variables(env, cann).items():
+    for variable, (seen, default) in _variables(env).items():
         yield f"  {variable:<26} {_words(seen, default)}"
-    for what, verdict in _verdicts(env, cann).items():
+    for what, verdict in _verdicts(env).items():
         yield f"  {what:<26} {_ANSWER[verdict.answer]}: {verdict.why}"
     yield f"  {'flap threshold':<26} {hccl.flap_threshold_ms(env):.1f} ms"
 
 
-def _differences(named: Mapping[str, HcclEnv], cann: str) -> Iterator[str]:
+def _differences(named: Mapping[str, HcclEnv]) -> Iterator[str]:
     """Variables that are not the same for all; HCCL does not set up links between such ranks."""
-    for variable in _variables(HcclEnv(), cann):
+    for variable in _variables(HcclEnv()):
         if variable == hccl.VISIBLE_DEVICES:
             continue
         words: dict[str, list[str]] = {}
         for name, env in named.items():
-            seen, default = _variables(env, cann)[variable]
+            seen, default = _variables(env)[variable]
             if seen.sight in (Sight.KNOWN, Sight.UNSET):
                 words.setdefault(_shown(seen.value) if seen.sight is Sight.KNOWN else default, []).append(name)
         if len(words) > 1:
@@ -141,7 +138,7 @@ def _differences(named: Mapping[str, HcclEnv], cann: str) -> Iterator[str]:
             yield f"{variable}: {told}"
 
 
-def _plain(name: str, env: HcclEnv, cann: str) -> dict[str, Any]:
+def _plain(name: str, env: HcclEnv) -> dict[str, Any]:
     return {
         "of": name,
         "variables": {
@@ -151,11 +148,9 @@ def _plain(name: str, env: HcclEnv, cann: str) -> dict[str, Any]:
                 "default": default,
                 "problem": seen.problem or None,
             }
-            for variable, (seen, default) in _variables(env, cann).items()
+            for variable, (seen, default) in _variables(env).items()
         },
-        "verdicts": {
-            what: {"answer": _ANSWER[one.answer], "why": one.why} for what, one in _verdicts(env, cann).items()
-        },
+        "verdicts": {what: {"answer": _ANSWER[one.answer], "why": one.why} for what, one in _verdicts(env).items()},
         "flap_threshold_ms": hccl.flap_threshold_ms(env),
         "not_shown_by_variables": hccl.IN_PLACE,
     }

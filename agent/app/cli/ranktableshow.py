@@ -11,7 +11,7 @@ import click
 import orjson
 
 from agent.app.bootstrap import read_tables
-from agent.app.cli.ranktable import EXIT_FINDINGS, finding_lines, head
+from agent.app.cli.ranktable import EXIT_FINDINGS, SHOWN_PER_CODE, finding_lines, head
 from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, npu_of, pair_die
 from agent.wire.ranktables.circumstances import Circumstances
 from agent.wire.ranktables.inspect import Opened, inspect_table, open_table
@@ -48,7 +48,7 @@ def show_command(file: Path, as_json: bool, lenient: bool) -> None:
     In the drawing an arrow leads from a die to its backup, the other die of its NPU: <-> each is the other's. A backup
     elsewhere is written out. A table from which no rank can be told is not shown; its findings are (exit code 1).
     """
-    opened = [(text.name, open_table(text.raw, lenient=lenient)) for text in read_tables(file)]
+    opened = [(text.name, open_table(text.raw, lenient=lenient, shift=text.shift)) for text in read_tables(file)]
     if as_json:
         click.echo(orjson.dumps([_plain(name, one) for name, one in opened], option=orjson.OPT_INDENT_2))
     else:
@@ -61,7 +61,7 @@ def _text(name: str, opened: Opened) -> Iterator[str]:
     yield f"{name}: {head(opened)}"
     table = opened.table
     if table is None:
-        yield from finding_lines(name, inspect_table(opened, Circumstances(), Mode.DOC))
+        yield from finding_lines(name, inspect_table(opened, Circumstances(), Mode.DOC, most=SHOWN_PER_CODE))
         return
     yield ""
     if table.version == "2.0":

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
+from agent.domain.cluster.railfacts import hccl_envs, visible_dies
 from agent.domain.events import FaultKey, Link
-from agent.domain.hccl import VISIBLE_DEVICES, HcclEnv, env_from
 from agent.domain.jobs import Job
 from agent.domain.rail import leaf_faults
 from agent.domain.rail.case import CommMode, RailQuestion
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import FaultKind, RailFault
-from agent.domain.ranktable import RankTable, pair_die
+from agent.domain.ranktable import RankTable
 from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
 
 
@@ -54,9 +54,9 @@ def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None =
         down=_down(book, nodes),
         table_problem=book.jobs.table_problem(job.id),
         contradiction=book.contradictions.get(key, ""),
-        visible=_visible(book, job.id),
+        visible=visible_dies(book, job),
         owners=_owners(book, nodes),
-        env=envs_of(book, job.id),
+        env=hccl_envs(book, job),
         freshness=book.limits.link_fresh,
         policy=book.limits.borrow,
         strictness=book.limits.strictness,
@@ -144,35 +144,10 @@ def _link_facts(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[No
     }
 
 
-def _visible(book: ClusterBook, job: JobId) -> dict[NodeName, frozenset[int] | None]:
-    """Dies that the process of their pair sees on each node: ASCEND_RT_VISIBLE_DEVICES counts within the pod's own."""
-    found: dict[NodeName, frozenset[int] | None] = {}
-    for pod in book.jobs.pods_of(job):
-        if pod.node is None or not pod.devices:
-            continue
-        seen = frozenset(pod.devices)
-        text = (pod.env or {}).get(VISIBLE_DEVICES)
-        if text is not None:
-            named = {part.strip() for part in text.split(",")}
-            seen = frozenset(device for index, device in enumerate(pod.devices) if str(index) in named)
-        paired = frozenset(device for device in seen if pair_die(device) in pod.devices)
-        found[pod.node] = paired | (found.get(pod.node) or frozenset())
-    return found
-
-
 def _owners(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], JobId]:
     return {
         (node, device): binding.job
         for node in nodes
         for device in book.jobs.devices_of_node(node)
         for binding in book.jobs.bindings(node, device)
-    }
-
-
-def envs_of(book: ClusterBook, job: JobId) -> dict[NodeName, HcclEnv]:
-    """HCCL variables per node, as the pod specs show them; what a start script may set stays unknown."""
-    return {
-        pod.node: env_from(pod.env, visible=pod.env is not None and pod.env_complete)
-        for pod in book.jobs.pods_of(job)
-        if pod.node is not None and pod.devices
     }

@@ -10,7 +10,8 @@ from dataclasses import replace
 from agent.domain.cluster import railholds as holds
 from agent.domain.cluster.book import Cause, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
-from agent.domain.cluster.railquestion import about, envs_of, facts_of, is_link_down
+from agent.domain.cluster.railfacts import hccl_envs
+from agent.domain.cluster.railquestion import about, facts_of, is_link_down
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
@@ -49,15 +50,16 @@ def consider(draft: Draft, job: Job) -> None:
     holds.renew(draft, job)
     holds.hand_back(draft, job, lambda: _question(draft, job, [], draft.rails))
     pending = [one for one in _links(draft) if not draft.is_done(_key(one))]
+    threshold = _threshold(draft, job) if pending else 0.0
     while pending:
         last = pending[0].begin + draft.book.limits.joint_window
         window = [one for one in pending if one.begin <= last]
-        ready = _ready_at(draft, job, window)
+        ready = _ready_at(draft, job, window, threshold)
         if draft.now < ready:
             _tell_waiting(draft, window, ready)
             draft.wake.append(ready)
             break
-        _ask(draft, job, window)
+        _ask(draft, job, window, threshold)
         pending = [one for one in pending if one.begin > last]
     holds.finish(draft, job, pending, _document(job))
     holds.note_links(draft, job, _links(draft))
@@ -81,12 +83,11 @@ def _links(draft: Draft) -> Iterator[Occurrence]:
             yield occurrence
 
 
-def _ready_at(draft: Draft, job: Job, window: list[Occurrence]) -> Millis:
+def _ready_at(draft: Draft, job: Job, window: list[Occurrence], threshold: float) -> Millis:
     """When the window can be judged: it is complete, no fault of it is kept back any more, and each has ended or
     outlasted the retransmission.
     """
     complete = window[0].begin + draft.book.limits.joint_window + 1
-    threshold = _threshold(draft)
     outlasted = (one.begin + math.floor(threshold) + 1 for one in window if one.end is None)
     keys = {one.key for one in window if one.end is None}
     kept = (
@@ -119,7 +120,7 @@ def _ranks(draft: Draft, one: Occurrence) -> tuple[int, ...]:
     return ranks_on(draft.book, draft.job, one.key.node, int(one.key.where))
 
 
-def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
+def _ask(draft: Draft, job: Job, window: list[Occurrence], threshold: float) -> None:
     """One question, one answer, one reservation of all its NPUs."""
     stands = holds.reserved_for(draft, job, window)
     kept = {event for entry in stands for event in entry.events}
@@ -131,7 +132,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence]) -> None:
             draft.mark(_key(one), reason)
             draft.say(reason, "no borrow is planned for old news", _cause(draft, one))
     asked = [one for one in window if one not in too_old and one not in before_act]
-    if not stands and all(_outlived(draft, one) for one in asked):
+    if not stands and all(_outlived(one, threshold) for one in asked):
         for one in asked:
             draft.mark(_key(one), Reason.RAIL_NOOP)
             seconds = ((one.end or one.begin) - one.begin) / SECOND
@@ -190,13 +191,13 @@ def _words(answer: Answer) -> str:
     return f"{holds.words_of(answer)}; warnings {warned}. {advice_for(answer)}"
 
 
-def _outlived(draft: Draft, one: Occurrence) -> bool:
+def _outlived(one: Occurrence, threshold: float) -> bool:
     """Whether the link came back before RDMA gave up: a flap, which no rule of a rank table can refuse."""
-    return one.end is not None and one.end - one.begin <= _threshold(draft)
+    return one.end is not None and one.end - one.begin <= threshold
 
 
-def _threshold(draft: Draft) -> float:
-    return max(flap_threshold_ms(env) for env in envs_of(draft.book, draft.job).values() or [HcclEnv()])
+def _threshold(draft: Draft, job: Job) -> float:
+    return max(flap_threshold_ms(env) for env in hccl_envs(draft.book, job).values() or [HcclEnv()])
 
 
 def _too_old(draft: Draft, one: Occurrence) -> bool:

@@ -4,6 +4,7 @@ The one rule: an answer follows from the objects held now. `values` are the obje
 looks like, `book` the index from devices to jobs.
 """
 
+from agent.domain.jobs.stated import Stated, stated_by
 from agent.domain.jobs.values import (
     Binding,
     FaultScheduling,
@@ -40,6 +41,7 @@ __all__ = [
     "Product",
     "RankTableFacts",
     "ServerFacts",
+    "Stated",
     "job_id",
     "merge_annotations",
     "merge_labels",
@@ -48,4 +50,5 @@ __all__ = [
     "product_of_labels",
     "product_of_type",
     "ring_size",
+    "stated_by",
 ]

@@ -12,6 +12,7 @@ from typing import Final
 from agent.domain.jobs.filters import FILTER_CODES, FILTER_LEVELS, Filter, job_filters
 from agent.domain.jobs.others import POD_ANNOTATIONS, refused_annotations, refused_labels
 from agent.domain.jobs.returned import rail_returned
+from agent.domain.jobs.stated import stated_by
 from agent.domain.vocab import JobId, Millis, NodeName
 
 
@@ -363,7 +364,7 @@ def parse_labels(
         findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", f"{key}: {why}") for why in found.problems]
     findings += [Finding(FindingCode.LABEL_BAD, f"PodGroup {job}", why) for why in refused_labels(labels)]
     returned, unknown = rail_returned(annotations)
-    refused = (*refused_annotations(annotations), *unknown)
+    refused = (*refused_annotations(annotations), *unknown, *stated_by(annotations).problems)
     findings += [Finding(FindingCode.ANNOTATION_BAD, f"PodGroup {job}", why) for why in refused]
     service = "ome.io/inferenceservice" in labels or labels.get("app", "") in _SERVICE_APPS
     settings = JobLabels(

@@ -5,14 +5,15 @@ rail.py puts them in order and names them. Rules 1 to 9 speak of single faults, 
 """
 
 from agent.domain.hccl import (
-    DEFAULT_RDMA_RETRY_CNT,
-    DEFAULT_RDMA_TIMEOUT,
-    Expansion,
+    EXPANSION_MODE,
+    INTER_HCCS_DISABLE,
+    RETRY_ENABLE,
+    RETRY_PARAMS,
     HcclEnv,
     OpRetry,
-    RetryParams,
     Sight,
     flap_threshold_ms,
+    in_force,
 )
 from agent.domain.rail.case import Case, Hit, HitKind, Hits, Seat, Strictness, link_of, node_envs, refuse, set_aside
 from agent.domain.rail.words import WHOLE_NODE, FaultKind, RailCode, RailFault
@@ -168,15 +169,18 @@ def env_invalid(case: Case) -> Hits:
     for node, env in node_envs(case):
         hits += [
             refuse(RailCode.ENV_INVALID, f"{node}: {seen.problem}")
-            for seen in (env.retry, env.params)
+            for seen in (env.retry, env.params, env.inter_hccs_disable)
             if seen.sight is Sight.INVALID
         ]
     for node, env in node_envs(case):
-        hidden = [
-            name
-            for name, seen in (("RETRY_ENABLE", env.retry), ("RETRY_PARAMS", env.params), ("EXPANSION", env.expansion))
-            if seen.sight is Sight.UNKNOWN
-        ]
+        # The last one decides who the peers are: without it a plan may lack an end.
+        deciding = (
+            (RETRY_ENABLE, env.retry),
+            (RETRY_PARAMS, env.params),
+            (EXPANSION_MODE, env.expansion),
+            (INTER_HCCS_DISABLE, env.inter_hccs_disable),
+        )
+        hidden = [name for name, seen in deciding if seen.sight is Sight.UNKNOWN]
         if hidden:
             detail = f"{node or 'a server without a known node'}: {', '.join(hidden)} cannot be seen"
             hits.append(refuse(RailCode.ENV_UNKNOWN, detail))
@@ -211,26 +215,14 @@ def env_mismatch(case: Case) -> Hits:
     first: tuple[str, HcclEnv] | None = None
     hits = []
     for node, env in node_envs(case):
+        hits += [
+            refuse(RailCode.ENV_MISMATCH, f"{name} differs between the job's pods on {node}") for name in env.differs
+        ]
         if first is None:
             first = node, env
             continue
-        for name, (mine, theirs) in _compared(env, first[1]).items():
-            if mine is not None and theirs is not None and mine != theirs:
+        theirs = in_force(first[1])
+        for name, mine in in_force(env).items():
+            if mine is not None and theirs[name] is not None and mine != theirs[name]:
                 hits.append(refuse(RailCode.ENV_MISMATCH, f"{name} differs between {first[0]} and {node}"))
     return tuple(hits)
-
-
-def _compared(one: HcclEnv, two: HcclEnv) -> dict[str, tuple[object, object]]:
-    def of(env: HcclEnv) -> tuple[object, ...]:
-        retry = env.retry.effective(OpRetry())
-        return (
-            None if retry is None else (retry.l1, retry.l2),
-            env.params.effective(RetryParams()),
-            env.expansion.effective(Expansion.AI_CPU),
-            env.rdma_timeout.effective(DEFAULT_RDMA_TIMEOUT),
-            env.rdma_retry_cnt.effective(DEFAULT_RDMA_RETRY_CNT),
-        )
-
-    names = ("HCCL_OP_RETRY_ENABLE", "HCCL_OP_RETRY_PARAMS", "HCCL_OP_EXPANSION_MODE")
-    timers = ("HCCL_RDMA_TIMEOUT", "HCCL_RDMA_RETRY_CNT")
-    return dict(zip((*names, *timers), zip(of(one), of(two), strict=True), strict=True))

@@ -236,7 +236,7 @@ _ADVICE: Final = {
     RailCode.NO_SWITCH_BACK: "Traffic stays on the backup rail: save a checkpoint, check the repair, return by hand.",
     RailCode.HCCS_PATH_SWITCH: "Nothing to borrow: the switches change the path and HCCL retries the operator.",
     RailCode.ENV_INVALID: "Correct the variable before the next start: HCCL does not start with it.",
-    RailCode.ENV_UNKNOWN: "State the job's HCCL variables in its pod spec or in the agent's settings.",
+    RailCode.ENV_UNKNOWN: "State the HCCL variables in the pod spec or the PodGroup's annotation fault-agent/hccl-env.",
     RailCode.RETRY_L2_OFF: "Set HCCL_OP_RETRY_ENABLE to L1:1,L2:1 in every pod before the next start.",
     RailCode.EXPANSION_MODE: "Leave HCCL_OP_EXPANSION_MODE out, or say AI_CPU, before the next start.",
     RailCode.ENV_MISMATCH: "Give every pod of the job the same HCCL variables before the next start.",

@@ -3,7 +3,7 @@
 The one rule: what is not seen is None, never a default; a rule that needs it is then not judged.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.domain.hccl import Expansion, HcclEnv, OpRetry, Sight, env_from
@@ -45,8 +45,17 @@ def circumstances_of(envs: Iterable[HcclEnv], dies: Mapping[str, frozenset[int]]
     )
 
 
-def circumstances_in_cluster(table: RankTable, pods: Iterable[Pod], nodes: Iterable[Node]) -> Circumstances:
-    """Facts from the pods and nodes of a cluster, each matched to its server: by UID, host IP, pod IP."""
+def _as_shown(pod: Pod) -> HcclEnv:
+    return env_from(pod.env, pod.env_complete)
+
+
+def circumstances_in_cluster(
+    table: RankTable, pods: Iterable[Pod], nodes: Iterable[Node], env_of: Callable[[Pod], HcclEnv] = _as_shown
+) -> Circumstances:
+    """Facts from the pods and nodes of a cluster, each matched to its server: by UID, host IP, pod IP.
+
+    `env_of` is the environment of a pod, by default what its spec shows.
+    """
     dies_of = {node.name: frozenset(node.device_ids) for node in nodes if node.device_ids is not None}
     envs: dict[str, HcclEnv] = {}
     dies: dict[str, frozenset[int]] = {}
@@ -54,7 +63,7 @@ def circumstances_in_cluster(table: RankTable, pods: Iterable[Pod], nodes: Itera
         server = _server_of(table, pod)
         if server is None or not pod.live:
             continue
-        envs[server.server_id] = env_from(pod.env, pod.env_complete)
+        envs[server.server_id] = env_of(pod)
         if pod.node is not None and pod.node in dies_of:
             dies[server.server_id] = dies_of[pod.node]
     return circumstances_of((envs.get(server.server_id, HcclEnv()) for server in table.servers), dies)

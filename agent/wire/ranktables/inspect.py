@@ -4,20 +4,23 @@ The one rule: any bytes give an Inspection; nothing is raised for what stands in
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from agent.domain.ranktable import RankTable
-from agent.wire.ranktablecheck import Finding, validate
+from agent.wire.ranktablecheck import Finding, Severity, validate
 from agent.wire.ranktablefile import TableCode, json_hint, read_rank_table
 from agent.wire.ranktables.circumstances import Circumstances
 from agent.wire.ranktables.comments import without_comments
 from agent.wire.ranktables.judge import Judgement, Mode, judge, pairs, under
 from agent.wire.ranktables.textplaces import line_and_column
 from agent.wire.ranktables.version2 import validate_version2
+
+MOST: Final = 1000
+"""Findings of one kind that are told by themselves; a mistake in a generated table is in every rank of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +39,20 @@ class Opened:
     commented: bool = False
     """There were comments, and they were taken out."""
     error_at: tuple[int, int] = (1, 1)
+    shift: tuple[int, int] = (0, 0)
+    """Lines before the text in the file it stands in, and columns before each of its lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A finding with its line and column, both from 1; 0 where they were not looked for."""
+    """A finding with its line and column, both from 1."""
 
     finding: Finding
     line: int
     column: int
+
+
+Kind = tuple[TableCode, Severity]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +61,39 @@ class Inspection:
 
     opened: Opened
     found: tuple[Placed, ...]
+    """The first findings of each kind, in the order of the file's rules."""
+    totals: Mapping[Kind, int]
+    """How many there are of each kind."""
     judgements: tuple[Judgement, ...] = ()
 
     @property
     def errors(self) -> int:
         """How many findings are errors."""
-        return sum(one.finding.severity == "error" for one in self.found)
+        return self._count("error")
+
+    @property
+    def warnings(self) -> int:
+        """How many are not."""
+        return self._count("warning")
+
+    def left_out(self) -> dict[TableCode, int]:
+        """How many findings of each code are only counted, where any are."""
+        told = Counter(one.finding.code for one in self.found)
+        all_of: Counter[TableCode] = Counter()
+        for (code, _), count in self.totals.items():
+            all_of[code] += count
+        return dict(all_of - told)
+
+    def _count(self, severity: Severity) -> int:
+        return sum(count for (_, of), count in self.totals.items() if of == severity)
 
 
-def open_table(raw: bytes, *, lenient: bool = False) -> Opened:
-    """Parse a text; `lenient` takes comments out first."""
+def open_table(raw: bytes, *, lenient: bool = False, shift: tuple[int, int] = (0, 0)) -> Opened:
+    """Parse a text; `lenient` takes comments out first. `shift`: where it stands in its file."""
+    return replace(_parsed(raw, lenient=lenient), shift=shift)
+
+
+def _parsed(raw: bytes, *, lenient: bool) -> Opened:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -95,43 +126,54 @@ def _place(raw: bytes, offset: int) -> tuple[int, int]:
     return raw.count(b"\n", 0, offset) + 1, offset - raw.rfind(b"\n", 0, offset)
 
 
-def inspect_table(opened: Opened, around: Circumstances, mode: Mode, *, places: int | None = None) -> Inspection:
+def inspect_table(opened: Opened, around: Circumstances, mode: Mode, *, most: int = MOST) -> Inspection:
     """Every rule on an opened table, weighed by the mode: what cannot be read, then rule by rule through the file.
 
-    `places`: only the first so many findings of a code get their line; the others have line 0. None: all get it.
+    `most` findings of each kind are told with their place, the others counted.
     """
-    found: list[Finding] = list(opened.findings)
     judgements: list[Judgement] = []
-    if opened.commented:
-        message = "comments were left out here; HCCL itself refuses the file with them"
-        found.append(Finding(TableCode.JSON_INVALID, "", message, "warning", hint=json_hint("//")))
-    if opened.table is not None and opened.table.version == "2.0":
-        found += validate_version2(opened.root)
-    elif opened.table is not None:
-        paired, weighed = pairs(around, validate(opened.table))
-        found += weighed
-        for judgement, broken in judge(opened.table, around):
-            judgements.append(judgement)
-            found += broken
-        judgements.append(paired)
-    return Inspection(opened, placed(opened, under(mode, found), places), tuple(judgements))
+
+    def findings() -> Iterator[Finding]:
+        yield from opened.findings
+        if opened.commented:
+            message = "comments were left out here; HCCL itself refuses the file with them"
+            yield Finding(TableCode.JSON_INVALID, "", message, "warning", hint=json_hint("//"))
+        if opened.table is not None and opened.table.version == "2.0":
+            yield from validate_version2(opened.root)
+        elif opened.table is not None:
+            paired, weighed = pairs(around, validate(opened.table))
+            yield from weighed
+            for judgement, broken in judge(opened.table, around):
+                judgements.append(judgement)
+                yield from broken
+            judgements.append(paired)
+
+    kept, totals = _first(under(mode, findings()), most)
+    return Inspection(opened, _placed(opened, kept), totals, tuple(judgements))
 
 
-def placed(opened: Opened, findings: Iterable[Finding], most: int | None = None) -> tuple[Placed, ...]:
-    """Each finding with its line and column in the text, or the first `most` of each code and 0 for the others."""
-    listed = list(findings)
-    if opened.root is None:
-        return tuple(Placed(one, *opened.error_at) for one in listed)
-    told: Counter[TableCode] = Counter()
-    wanted: set[str] = set()
-    for one in listed:
-        told[one.code] += 1
-        if most is None or told[one.code] <= most:
-            wanted.add(one.pointer)
-    places = line_and_column(opened.text, wanted) if wanted else {}
-    return tuple(Placed(one, *places.get(one.pointer, (0, 0))) for one in listed)
+def _first(findings: Iterable[Finding], most: int) -> tuple[list[Finding], dict[Kind, int]]:
+    totals: dict[Kind, int] = {}
+    kept: list[Finding] = []
+    for one in findings:
+        kind = one.code, one.severity
+        count = totals[kind] = totals.get(kind, 0) + 1
+        if count <= most:
+            kept.append(one)
+    return kept, totals
 
 
-def with_more(inspection: Inspection, more: Iterable[Finding], *, places: int | None = None) -> Inspection:
-    """The inspection with findings that only several tables together show; `places` as for `inspect_table`."""
-    return replace(inspection, found=(*inspection.found, *placed(inspection.opened, more, places)))
+def _placed(opened: Opened, findings: Sequence[Finding]) -> tuple[Placed, ...]:
+    down, right = opened.shift
+    places: Mapping[str, tuple[int, int]] = {}
+    if opened.root is not None and findings:
+        places = line_and_column(opened.text, {one.pointer for one in findings})
+    at = (places.get(one.pointer, opened.error_at) for one in findings)
+    return tuple(Placed(one, line + down, column + right) for one, (line, column) in zip(findings, at, strict=True))
+
+
+def with_more(inspection: Inspection, more: Iterable[Finding], *, most: int = MOST) -> Inspection:
+    """The inspection with findings that only several tables together show; `most` as for `inspect_table`."""
+    kept, totals = _first(more, most)
+    summed = Counter(inspection.totals) + Counter(totals)
+    return replace(inspection, found=(*inspection.found, *_placed(inspection.opened, kept)), totals=summed)

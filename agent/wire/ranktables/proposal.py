@@ -101,14 +101,22 @@ def _free_port(pair: RankDevice | None) -> int:
 
 
 def _check_whole(text: str) -> None:
-    against = [one.finding for one in inspect_table(open_table(text.encode()), BORROWING, Mode.DOC, places=0).found]
+    against = [one.finding for one in inspect_table(open_table(text.encode()), BORROWING, Mode.DOC, most=1).found]
     for finding in against:
         if finding.severity == "error" or finding.code in _SPOILS:
-            raise BadDocument(_words(finding), place=finding.pointer or "/", hint="mend the table first; see check")
+            raise BadDocument(_words(finding), place=finding.pointer or "/", hint=_what_to_do(finding))
 
 
 _SPOILS: Final = frozenset({TableCode.BACKUP_PORT_CLASH, TableCode.NO_BACKUP_CONFIGURED, TableCode.BACKUP_NOT_PAIR})
 """Warnings with which a backup would not serve."""
+
+
+def _what_to_do(finding: Finding) -> str:
+    """A backup that is written is never overwritten, for it may be meant; taken away it is proposed."""
+    field = finding.pointer.rpartition("/")[2]
+    if field in ("backup_device_ip", "backup_device_port"):
+        return f"take {field} away from this die, and it is proposed anew"
+    return "mend the table first; see check"
 
 
 def _words(finding: Finding) -> str:

@@ -26,7 +26,7 @@ def test_the_page_has_every_key_of_others() -> None:
     named = {(where, key) for where, key, *_ in ROWS}
     assert {("label", one.name) for one in OTHER_LABELS} <= named
     assert {("annotation", one.name) for one in OTHER_ANNOTATIONS} <= named
-    assert len(ROWS) == len(named) == 30
+    assert len(ROWS) == len(named) == 32
 
 
 @pytest.mark.parametrize(("where", "key", "values", "absent", "bad"), ROWS, ids=[row[1] for row in ROWS])

@@ -48,6 +48,21 @@ def dies(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [die for server in document["server_list"] for die in server["device"]]
 
 
+def test_only_the_first_findings_of_a_kind_are_told_and_all_are_counted() -> None:
+    raw = changed(lambda document: [die.update(device_port="0", host_port="1") for die in dies(document)])
+    inspection = inspect_table(open_table(raw), NOTHING, Mode.DOC, most=2)
+    assert found(inspection) == [
+        ("PORT_RANGE", "/server_list/0/device/0/device_port", "error"),
+        ("PORT_RESERVED", "/server_list/0/device/0/host_port", "warning"),
+        ("PORT_RANGE", "/server_list/0/device/1/device_port", "error"),
+        ("PORT_RESERVED", "/server_list/0/device/1/host_port", "warning"),
+        ("HOST_PORT_DUP", "/server_list/0/device/1/host_port", "error"),
+        ("HOST_PORT_DUP", "/server_list/0/device/2/host_port", "error"),
+    ]
+    assert (inspection.errors, inspection.warnings) == (16 + 12, 16)
+    assert inspection.left_out() == {"PORT_RANGE": 14, "PORT_RESERVED": 14, "HOST_PORT_DUP": 10}
+
+
 def test_the_documented_table_has_nothing_wrong_and_says_what_was_not_judged() -> None:
     inspection = look(A3_TABLE)
     assert found(inspection) == []

@@ -105,6 +105,22 @@ def test_where_a_rule_cannot_be_kept_nothing_is_proposed(change: Change, place: 
     assert words in caught.value.reason
 
 
+@pytest.mark.parametrize(
+    ("field", "wrong", "code"),
+    [("backup_device_ip", "10.9.9.9", "BACKUP_NOT_PAIR"), ("backup_device_port", "16666", "BACKUP_PORT_CLASH")],
+)
+def test_a_backup_that_does_not_serve_is_not_overwritten_and_once_taken_away_is_proposed(
+    field: str, wrong: str, code: str
+) -> None:
+    document = a3_document()
+    dies(document)[4][field] = wrong
+    with pytest.raises(BadDocument, match=f"{code}: .*take {field} away from this die, and it is proposed anew"):
+        propose(open_table(orjson.dumps(document)))
+    del dies(document)[4][field]
+    made = orjson.loads(propose(open_table(orjson.dumps(document))).text)
+    assert dies(made)[4][field] == dies(a3_document())[4][field]
+
+
 def test_a_proposal_is_its_own_proposal() -> None:
     document = a3_document()
     bare(document)

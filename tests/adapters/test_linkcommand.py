@@ -1,0 +1,130 @@
+"""A command as the link query: its answer, its failures, and that nothing of it is left behind."""
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from contracts.linkprobe import LinkProbeContract
+
+from agent.adapters import linkcommand
+from agent.adapters.linkcommand import MOST_BYTES, CommandLinkProbe
+from agent.errors import Unavailable
+
+ANSWERS = """#!/bin/sh
+case "$2" in
+  0) echo 'link status: UP' ;;
+  1) echo 'link status: DOWN' ;;
+  2) printf '\\377 not an answer\\n' ;;
+  *) echo 'device is not there' >&2; exit 1 ;;
+esac
+"""
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "link query"  # a blank that a shell would stumble over
+    path.write_text(text, encoding="utf-8")
+    path.chmod(stat.S_IRWXU)
+    return str(path)
+
+
+def asking(folder: Path, text: str, timeout_s: float = 30) -> CommandLinkProbe:
+    return CommandLinkProbe((script(folder, text), "-i", "{device}", "-link", "-g"), timeout_s=timeout_s)
+
+
+class TestCommandLinkProbe(LinkProbeContract):
+    @pytest.fixture
+    def probe(self, tmp_path: Path) -> CommandLinkProbe:
+        return asking(tmp_path, ANSWERS)
+
+
+async def test_a_failure_tells_what_the_tool_complained_of(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"^device 7: exit code 1: device is not there$"):
+        await asking(tmp_path, ANSWERS).ask(7)
+
+
+async def test_a_program_that_is_not_there_is_unavailable_and_names_the_setting(tmp_path: Path) -> None:
+    probe = CommandLinkProbe((str(tmp_path / "none"), "{device}"), timeout_s=30)
+    with pytest.raises(Unavailable, match=r"cannot be run: No such file.*node\.link_probe\.command"):
+        await probe.ask(0)
+
+
+async def test_a_query_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    # The child keeps both outputs open, so that only its own end lets go of them.
+    probe = asking(tmp_path, f'#!/bin/sh\nsleep 1000 &\necho "$$ $!" > "{pids}"\nwait\n', timeout_s=1.5)
+    started = asyncio.create_task(asyncio.to_thread(pids.read_text))
+    with pytest.raises(Unavailable, match=r"^device 0: no answer within 1\.5 s$"):
+        await probe.ask(0)
+    shell, child = map(int, (await started).split())
+    assert _gone(shell)
+    assert _gone(child)
+    assert probe._running == {}
+
+
+def _gone(pid: int) -> bool:
+    """Ended, though nobody may have waited for it yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in "ZX"
+
+
+@pytest.mark.parametrize("where", ["", " >&2"], ids=["answer", "complaint"])
+async def test_an_endless_answer_is_cut_off(tmp_path: Path, where: str) -> None:
+    text = f"#!/bin/sh\nwhile :; do echo 'link status: UP'{where}; done\n"
+    with pytest.raises(Unavailable, match=rf"^device 0: (an answer of more than {MOST_BYTES} bytes|ended by signal 9)"):
+        await asking(tmp_path, text).ask(0)
+
+
+async def test_what_it_sees_of_us_is_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAULT_AGENT_KAFKA__PASSWORD", "secret")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/Ascend/driver/lib64")
+    probe = asking(tmp_path, '#!/bin/sh\necho "$@"; pwd; env | sort; cat\n')
+    lines = (await probe.ask(4)).decode().splitlines()
+    assert lines[:2] == ["-i 4 -link -g", "/"]
+    names = {line.partition("=")[0] for line in lines[2:]}
+    assert {"LD_LIBRARY_PATH", "PATH"} <= names <= {"LD_LIBRARY_PATH", "PATH", "PWD", "OLDPWD", "SHLVL", "_"}
+    assert "secret" not in "".join(lines)
+
+
+async def test_one_that_is_given_up_on_is_killed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    probe = asking(tmp_path, f'#!/bin/sh\necho "$$" > "{pids}"\nexec sleep 1000\n')
+    asked = asyncio.create_task(probe.ask(0))
+    pid = int(await asyncio.to_thread(pids.read_text))
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert _gone(pid)
+
+
+async def test_close_ends_what_still_runs(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    probe = asking(tmp_path, f'#!/bin/sh\necho "$$" > "{pids}"\nexec sleep 1000\n')
+    asked = asyncio.create_task(probe.ask(0))
+    await asyncio.to_thread(pids.read_text)
+    await probe.close()
+    with pytest.raises(Unavailable, match="ended by signal 9"):
+        await asked
+
+
+async def test_while_a_query_cannot_be_ended_no_other_is_begun_for_its_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "#!/bin/sh\nexec sleep 1000\n"
+    probe = asking(tmp_path, text, timeout_s=0.1)
+    with monkeypatch.context() as driver:  # as a process that waits in the driver: no signal reaches it
+        driver.setattr(linkcommand, "KILL_S", 0.0)
+        driver.setattr(linkcommand, "_kill", lambda _: None)
+        with pytest.raises(Unavailable, match="no answer within"):
+            await probe.ask(0)
+    with pytest.raises(Unavailable, match="the query before this one cannot be ended"):
+        await probe.ask(0)
+    await probe.close()
+    assert probe._running == {}
