@@ -278,7 +278,8 @@ def render_reset(
     found.clear()
     if live is None and not create:
         for course in ledger.courses:
-            if course.recovery.phase is Phase.LEAVING:
+            waited_for = course.recovery.workers_stopped and course.recovery.shown
+            if course.recovery.phase is Phase.LEAVING and not waited_for:
                 found[course.recovery.id] = Merge(ResetInfo(), changed=False, outcome=Outcome.LEFT)
         return Rendered(
             Reason.NO_RESET_CONFIG,

@@ -21,6 +21,7 @@ from agent.wire.railplan import PLAN_KEY, decode_plan, plan_name
 
 _SEEN = (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED, Reason.NO_RESET_CONFIG)
 """Answers after which it is known what the document holds."""
+_ENDING = (Phase.LEAVING, Phase.LEFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Press:
         namespace, name = self.reset_name(job_id)
         found: dict[int, Merge] = {}
         # What was begun in act mode is also ended when the document is not to be driven any more.
-        ending = all(course.recovery.phase is Phase.LEAVING for course in ledger.courses)
+        ending = all(course.recovery.phase in _ENDING for course in ledger.courses)
         done = await self._publisher.publish(
             namespace,
             name,

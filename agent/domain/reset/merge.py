@@ -67,7 +67,7 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
         return Merge(live, changed=False, outcome=Outcome.LEFT)
     entries = live.rank_list or ()
     ours = [entry for entry in entries if entry.recovery_id == recovery.id]
-    if recovery.phase is Phase.LEAVING:
+    if recovery.phase in (Phase.LEAVING, Phase.LEFT):
         return _leave(live, recovery, ours, now)
     if not ours and (recovery.shown or recovery.phase is Phase.FAILED):
         return Merge(live, changed=False, outcome=Outcome.ABSENT)
@@ -83,7 +83,7 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
         return Merge(live, changed=False, outcome=Outcome.UNCHANGED, status=status)
     were_down = any(entry.status == Status.UNRECOVERED for entry in ours)
     raised = status is Status.RECOVERED and were_down and not _held_back(listed)
-    retry = _next(live.retry_time) if raised else live.retry_time
+    retry = _next(live.retry_time, recovery.retry_base) if raised else live.retry_time
     info = _written(live, listed, retry, now)
     return Merge(info, changed=True, outcome=Outcome.SHOWN, restart_type=HOT_RESET, status=status, raised=raised)
 
@@ -92,15 +92,12 @@ def recorded(recovery: Recovery, merged: Merge) -> Recovery:
     """The recovery as the ledger keeps it after the write went through, or after it was found UNCHANGED."""
     if merged.outcome not in (Outcome.SHOWN, Outcome.UNCHANGED):
         return recovery
-    match merged.status:
-        case Status.RECOVERED:
-            return replace(recovery, shown=merged.status, workers_stopped=False)
-        case Status.UNRECOVERED:
-            return replace(recovery, shown=merged.status, retry_base=merged.info.retry_time)
-        case _ if recovery.shown:
-            return replace(recovery, shown=merged.status)
-        case _:
-            return replace(recovery, shown=merged.status, retry_base=merged.info.retry_time)
+    stood = merged.info.retry_time
+    if merged.status == Status.RECOVERED:
+        stood = stood - 1 if merged.raised or not recovery.shown else 0
+    elif merged.status == Status.FAILED and recovery.shown:
+        stood = 0
+    return replace(recovery, shown=merged.status, retry_base=max(recovery.retry_base, stood))
 
 
 def orphans(live: ResetInfo, known: Iterable[int]) -> tuple[int, ...]:
@@ -113,10 +110,10 @@ def _leave(live: ResetInfo, recovery: Recovery, ours: list[RankEntry], now: Mill
     kept = _by_rank(entry for entry in live.rank_list or () if entry.recovery_id != recovery.id)
     if ours:
         starts = any(entry.status != Status.RECOVERED for entry in ours)
-        retry = _next(live.retry_time)
+        retry = _next(live.retry_time, recovery.retry_base)
     else:
-        # Somebody emptied the list. Raised by them: readers restart and ours is done. Not raised: pods that our
-        # entries stopped would wait for ever, so the raise they missed is made good.
+        # Somebody emptied the list, or has set RetryTime back. Raised by them: readers restart and ours is done. Not
+        # raised: pods that our entries stopped would wait for ever, so the raise they missed is made good.
         starts = bool(recovery.shown) and live.retry_time <= recovery.retry_base
         retry = _next(recovery.retry_base)
     raised = starts and recovery.workers_stopped and not _held_back(kept)
@@ -164,6 +161,6 @@ def _by_rank(entries: Iterable[RankEntry]) -> tuple[RankEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.rank_id))
 
 
-def _next(retry: int) -> int:
-    """One more; a negative value, which TaskD calls an error, counts as none."""
-    return min(max(retry, 0) + 1, _INT_MAX)
+def _next(*retries: int) -> int:
+    """One more than all of them; a negative value, which TaskD calls an error, counts as none."""
+    return min(max(*retries, 0) + 1, _INT_MAX)
