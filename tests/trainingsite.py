@@ -28,6 +28,7 @@ from agent.app.world import World
 from agent.domain.cluster import ClusterBook
 from agent.domain.events import Decision, Position, Record
 from agent.domain.isolation import Isolation
+from agent.domain.reset import UNSURE
 from agent.domain.vocab import JobId, Millis, Mode
 from agent.ports import ConfigMap
 from agent.wire import gojson
@@ -100,6 +101,10 @@ class Site:
         self.raised_by: dict[int, int] = {}
         """Value of RetryTime that we wrote -> the newest recovery at that time."""
         self.newest = 0
+        self.doubts: set[int] = set()
+        """Recoveries of which a coordinator that took over could not know whether they had stopped anybody."""
+        self.story: list[str] = []
+        """What was written and what became of the workers, for whoever has to understand a failure."""
         self.finished = False
         self.start()
 
@@ -135,6 +140,7 @@ class Site:
         self.side.all_dirty()
         self.coordinator.reports(self.side.reports())
         self._alive(self.coordinator.start(self.now))
+        self.doubts |= {one.recovery.id for one in book.ledger(JobId(DEMO_JOB)).courses if one.recovery.shown == UNSURE}
         self.step()
 
     def _alive(self, work: Awaitable[None]) -> None:
@@ -312,6 +318,10 @@ class Site:
             info = json.loads(found[0])
             retry = info.get("RetryTime", 0)
             ours = [entry.get("RecoveryId", 0) for entry in info.get("RankList") or []]
+            words = [
+                f"{one.get('Status')}{one['RankId']}/{one.get('RecoveryId', '-')}" for one in info.get("RankList") or []
+            ]
+            self.story.append(f"{self._second()} list {' '.join(words)} RetryTime {retry} {found[1]}")
             self.newest = max([self.newest, *ours])
             if retry not in self.foreign_retries:
                 self.raised_by.setdefault(retry, self.newest)
@@ -338,8 +348,10 @@ class Site:
             while pod.pending and pod.pending[0][0] <= second:
                 pod.seen = pod.pending.pop(0)[1]
             if second % pod.every == 0:
-                kills = pod.reader.kills
+                kills, state = pod.reader.kills, pod.reader.state
                 pod.reader.poll(*pod.seen, now=second)
+                if (pod.reader.kills, pod.reader.state) != (kills, state):
+                    self.story.append(f"{self._second()} {pod.uid} {state} to {pod.reader.state}")
                 if pod.reader.kills > kills:
                     pod.kills.append((pod.seen[0], before[0]))
         self.taskd.poll(self.live_text[0])
@@ -368,6 +380,9 @@ class Site:
                     self.lose(name)
                     self.replace(name)
         self.advance(400)
+
+    def _second(self) -> int:
+        return (self.now - T0) // 1000
 
     # --- what must be true ----------------------------------------------------------------------------------------
 

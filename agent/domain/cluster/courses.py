@@ -13,6 +13,7 @@ from agent.domain.events import ActiveFault, fault_ref
 from agent.domain.jobs import Job
 from agent.domain.ledger import Course
 from agent.domain.reset import (
+    UNSURE,
     Phase,
     Policy,
     Recovery,
@@ -153,7 +154,7 @@ def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
         yield Signal.PROCESS_RECOVER_ON
     pods = book.jobs.pods_of(job.id)
     # What was decided and not yet shown, no pod has seen: it may have read the list as it was before.
-    shows = recovery.phase is Phase.LEFT or recovery.shown in ("", recovery.phase)
+    shows = recovery.phase is Phase.LEFT or recovery.shown in ("", UNSURE, recovery.phase)
     if shows and pods and all(pod.created > recovery.phase_since for pod in pods):
         yield Signal.JOB_RENEWED
     there = {pod.uid for pod in pods if pod.live}

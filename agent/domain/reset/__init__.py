@@ -4,10 +4,11 @@ The one rule: training that our entries stopped is always told to start again, o
 never touched. `values` are the shapes, `life` is the table of phases, `merge` says what to write.
 """
 
-from agent.domain.reset.life import TRANSITIONS, Signal, Step, due, join, orphan, start, step
+from agent.domain.reset.life import TRANSITIONS, Signal, Step, due, join, orphan, resumed, start, step
 from agent.domain.reset.merge import Merge, Outcome, merge, orphans, recorded
 from agent.domain.reset.values import (
     POLICIES,
+    UNSURE,
     Executor,
     Phase,
     Policy,
@@ -23,6 +24,7 @@ from agent.domain.reset.values import (
 __all__ = [
     "POLICIES",
     "TRANSITIONS",
+    "UNSURE",
     "Executor",
     "Merge",
     "Outcome",
@@ -43,6 +45,7 @@ __all__ = [
     "orphans",
     "policy_of",
     "recorded",
+    "resumed",
     "start",
     "step",
 ]

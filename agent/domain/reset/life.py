@@ -10,6 +10,7 @@ from typing import Final
 
 from agent.domain.reset.values import (
     POLICIES,
+    UNSURE,
     Executor,
     Phase,
     Policy,
@@ -186,6 +187,11 @@ def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis, retry_ba
         shown=shown,
         retry_base=retry_base,
     )
+
+
+def resumed(recovery: Recovery) -> Recovery:
+    """The recovery as read from a ledger: the process that kept it may have died between a write and its note."""
+    return recovery if recovery.shown else replace(recovery, shown=UNSURE)
 
 
 def step(recovery: Recovery, signal: Signal, now: Millis, limits: ResetLimits) -> Step | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from agent.domain.reset.values import Phase, Policy, RankEntry, Recovery, ResetDevice, ResetInfo, Status
+from agent.domain.reset.values import UNSURE, Phase, Policy, RankEntry, Recovery, ResetDevice, ResetInfo, Status
 from agent.domain.vocab import SECOND, Millis
 
 HOT_RESET: Final = "hotReset"
@@ -69,9 +69,13 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
     ours = [entry for entry in entries if entry.recovery_id == recovery.id]
     if recovery.phase in (Phase.LEAVING, Phase.LEFT):
         return _leave(live, recovery, ours, now)
-    if not ours and (recovery.shown or recovery.phase is Phase.FAILED):
+    was_there = recovery.shown not in ("", UNSURE)
+    if not ours and (was_there or recovery.phase is Phase.FAILED):
         return Merge(live, changed=False, outcome=Outcome.ABSENT)
     status = _SHOWS[recovery.phase] if ours else Status.UNRECOVERED
+    if status is Status.RECOVERED and all(entry.status == status for entry in ours):
+        # Readers have acted on this list; another one, however like it, would restart them once more.
+        return Merge(live, changed=False, outcome=Outcome.UNCHANGED, status=status)
     taken = {entry.rank_id for entry in entries if entry.recovery_id is None or entry.recovery_id > recovery.id}
     wanted = [_entry(recovery, device, status) for device in recovery.devices if device.rank not in taken]
     if not wanted:
@@ -92,10 +96,11 @@ def recorded(recovery: Recovery, merged: Merge) -> Recovery:
     """The recovery as the ledger keeps it after the write went through, or after it was found UNCHANGED."""
     if merged.outcome not in (Outcome.SHOWN, Outcome.UNCHANGED):
         return recovery
+    was_there = recovery.shown not in ("", UNSURE)
     stood = merged.info.retry_time
     if merged.status == Status.RECOVERED:
-        stood = stood - 1 if merged.raised or not recovery.shown else 0
-    elif merged.status == Status.FAILED and recovery.shown:
+        stood = stood - 1 if merged.raised or not was_there else 0
+    elif merged.status == Status.FAILED and was_there:
         stood = 0
     return replace(recovery, shown=merged.status, retry_base=max(recovery.retry_base, stood))
 
@@ -146,10 +151,13 @@ def _entry(recovery: Recovery, device: ResetDevice, status: Status) -> RankEntry
 
 
 def _gives_way(entry: RankEntry, recovery_id: int, ranks: set[int]) -> bool:
-    """Whether the entry is this recovery's own, or an older one's on a rank it takes over."""
+    """Whether the entry is this recovery's own, or an older one's on a rank it takes over or that is well again.
+
+    Recovered entries that went later would make another recovered list of what is left: training restarts for it.
+    """
     if entry.recovery_id is None or entry.recovery_id > recovery_id:
         return False
-    return entry.recovery_id == recovery_id or entry.rank_id in ranks
+    return entry.recovery_id == recovery_id or entry.rank_id in ranks or entry.status == Status.RECOVERED
 
 
 def _held_back(entries: Iterable[RankEntry]) -> bool:

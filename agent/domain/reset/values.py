@@ -57,6 +57,10 @@ class Status(StrEnum):
     FAULT = "fault"
 
 
+UNSURE: Final = "unsure"
+"""Of a recovery whose process has ended: its first write may have gone through and been erased since."""
+
+
 class Executor(StrEnum):
     """Who resets a device: nobody, or somebody outside whose success shows as a recover event."""
 
@@ -177,6 +181,6 @@ class Recovery:
     """Our entries, once shown, may have stopped workers that have not yet seen what tells them to start again."""
     executor: Executor = Executor.NONE
     shown: str = ""
-    """Status last found in or written to the live object; empty: never seen there."""
+    """Status last found in or written to the live object; empty: never written; UNSURE: it may have been."""
     retry_base: int = 0
     """Highest RetryTime that a reader may have acted on before it was stopped; only a higher one restarts it."""
