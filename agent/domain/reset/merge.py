@@ -77,7 +77,7 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
         # Readers have acted on this list; another one, however like it, would restart them once more.
         return Merge(live, changed=False, outcome=Outcome.UNCHANGED, status=status)
     taken = {entry.rank_id for entry in entries if entry.recovery_id is None or entry.recovery_id > recovery.id}
-    wanted = [_entry(recovery, device, status) for device in recovery.devices if device.rank not in taken]
+    wanted = [entry_of(recovery, device, status) for device in recovery.devices if device.rank not in taken]
     if not wanted:
         return Merge(live, changed=False, outcome=Outcome.OCCUPIED)
     ranks = {entry.rank_id for entry in wanted}
@@ -135,7 +135,7 @@ def _written(live: ResetInfo, entries: tuple[RankEntry, ...], retry: int, now: M
     return replace(live, rank_list=entries, update_time=now // SECOND, retry_time=retry, extra=extra)
 
 
-def _entry(recovery: Recovery, device: ResetDevice, status: Status) -> RankEntry:
+def entry_of(recovery: Recovery, device: ResetDevice, status: Status) -> RankEntry:
     """Our entry of one device: codes ascending by value, the numbers and the hex spelling alike."""
     codes = dict(sorted({int(code, 16): code for code in device.codes}.items()))
     return RankEntry(
