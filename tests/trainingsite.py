@@ -360,9 +360,8 @@ class Site:
         """Everybody does what is theirs to the end: faults are over, lost pods come back, ClusterD and Volcano are
         through, and the coordinator is there.
         """
+        self.start()
         self.clear()
-        if self.coordinator is None:
-            self.start()
         for name in RANKS:
             if name not in self.pods:
                 self.replace(name)

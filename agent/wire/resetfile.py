@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from agent.domain.reset import RankEntry, Recovery, ResetDevice, ResetInfo, Status, entry_of
+from agent.domain.reset import RankEntry, Recovery, ResetDevice, ResetInfo, Status, entry_of, written
+from agent.domain.vocab import Millis
 from agent.wire import gojson
 from agent.wire.budget import budget_beside
 
@@ -68,7 +69,7 @@ def fitting(live: ResetInfo, recovery: Recovery, data: Mapping[str, str]) -> tup
     """
     theirs = tuple(entry for entry in live.rank_list or () if entry.recovery_id != recovery.id)
     beside = {key: value for key, value in data.items() if key not in (RESET_JSON, CHECK_CODE, RESTART_TYPE)}
-    rest = len(encode_reset(replace(live, rank_list=theirs)).encode()) + _OWN_KEYS
+    rest = len(encode_reset(written(live, theirs, live.retry_time, Millis(0))).encode()) + _OWN_KEYS
     room = budget_beside(beside) - rest
     sizes = {
         device: gojson.size(_entry_object(entry_of(recovery, device, Status.UNRECOVERED))) + 1

@@ -7,7 +7,7 @@ others took out.
 
 from agent.domain.reset.erasure import Erasure, Part, State, Writer, erasure
 from agent.domain.reset.life import TRANSITIONS, Signal, Step, due, join, orphan, resumed, start, step
-from agent.domain.reset.merge import HOT_RESET, Merge, Outcome, entry_of, merge, orphans, recorded
+from agent.domain.reset.merge import HOT_RESET, Merge, Outcome, entry_of, merge, orphans, recorded, written
 from agent.domain.reset.values import (
     POLICIES,
     UNSURE,
@@ -57,4 +57,5 @@ __all__ = [
     "resumed",
     "start",
     "step",
+    "written",
 ]

@@ -88,7 +88,7 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
     were_down = any(entry.status == Status.UNRECOVERED for entry in ours)
     raised = status is Status.RECOVERED and were_down and not _held_back(listed)
     retry = _next(live.retry_time, recovery.retry_base) if raised else live.retry_time
-    info = _written(live, listed, retry, now)
+    info = written(live, listed, retry, now)
     return Merge(info, changed=True, outcome=Outcome.SHOWN, restart_type=HOT_RESET, status=status, raised=raised)
 
 
@@ -124,12 +124,12 @@ def _leave(live: ResetInfo, recovery: Recovery, ours: list[RankEntry], now: Mill
     raised = starts and recovery.workers_stopped and not _held_back(kept)
     if not ours and not raised:
         return Merge(live, changed=False, outcome=Outcome.LEFT)
-    info = _written(live, kept, retry if raised else live.retry_time, now)
+    info = written(live, kept, retry if raised else live.retry_time, now)
     restart_type = HOT_RESET if raised else None
     return Merge(info, changed=True, outcome=Outcome.LEFT, restart_type=restart_type, raised=raised)
 
 
-def _written(live: ResetInfo, entries: tuple[RankEntry, ...], retry: int, now: Millis) -> ResetInfo:
+def written(live: ResetInfo, entries: tuple[RankEntry, ...], retry: int, now: Millis) -> ResetInfo:
     """The live object with another list; the `initializing` a job is born with goes at the first write."""
     extra = {key: value for key, value in live.extra.items() if (key, value) != ("status", "initializing")}
     return replace(live, rank_list=entries, update_time=now // SECOND, retry_time=retry, extra=extra)
