@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from kubebuilders import DEMO_GROUP, DEMO_JOB, a_group, a_pod, the_demo
+from kubebuilders import DEMO_JOB, a_group, a_pod, the_demo
 from mortal import Clock, Died, MortalStore
-from readers import EXITED, KILLED, RUNNING, MsrunPod, TaskdManager
+from readers import EXITED, RUNNING, MsrunPod, TaskdManager
 from rig import POLICY, T0, message
 
 from agent.adapters.memory import MemoryDocumentStore
@@ -422,6 +422,3 @@ async def _nothing() -> None:
 
 async def _put(store: Any, document: ConfigMap) -> None:
     await store.put(document)
-
-
-__all__ = ["DEMO_GROUP", "KILLED", "RANKS", "Site"]
