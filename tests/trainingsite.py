@@ -44,7 +44,9 @@ BORN = '{"status":"initializing"}'
 
 @dataclass
 class Mounted:
-    """A pod with its mount: what the live object held `lag` seconds ago is what its reader sees now."""
+    """A pod with its mount, which is brought up to the live object every `lag` seconds; 0: at once. What stood there in
+    between its reader never sees.
+    """
 
     name: str
     uid: str
@@ -54,7 +56,6 @@ class Mounted:
     """Seconds between two looks of its reader."""
     seen: tuple[str, str]
     """`reset.json` and `restartType` as they are mounted."""
-    pending: list[tuple[int, tuple[str, str]]] = field(default_factory=list)
     kills: list[tuple[str, str]] = field(default_factory=list)
     """What was mounted each time its workers were stopped while they ran, and what was before that."""
 
@@ -327,8 +328,6 @@ class Site:
                 self.raised_by.setdefault(retry, self.newest)
             if retry != self.retries[-1]:
                 self.retries.append(retry)
-            for pod in self.pods.values():
-                pod.pending.append((self.now // 1000 + pod.lag, found))
 
     def advance(self, seconds: int) -> None:
         """Let time pass: the coordinator at its deadlines, every reader at its looks."""
@@ -345,8 +344,8 @@ class Site:
         second = self.now // 1000
         for pod in self.pods.values():
             before = pod.seen
-            while pod.pending and pod.pending[0][0] <= second:
-                pod.seen = pod.pending.pop(0)[1]
+            if not pod.lag or second % pod.lag == pod.lag // 2:
+                pod.seen = self.live_text
             if second % pod.every == 0:
                 kills, state = pod.reader.kills, pod.reader.state
                 pod.reader.poll(*pod.seen, now=second)
