@@ -123,6 +123,7 @@ class Site:
 
     def start(self, writes: int | None = None) -> None:
         """A new coordinator takes over; with `writes` it dies before its write of that number."""
+        self._doubt()
         self.mortal = Clock(10**9 if writes is None else writes)
         seen = MortalStore(self.store, self.mortal)
         book = ClusterBook("site", limits_of(self.settings, Mode.ACT), POLICY)
@@ -141,8 +142,14 @@ class Site:
         self.side.all_dirty()
         self.coordinator.reports(self.side.reports())
         self._alive(self.coordinator.start(self.now))
-        self.doubts |= {one.recovery.id for one in book.ledger(JobId(DEMO_JOB)).courses if one.recovery.shown == UNSURE}
         self.step()
+
+    def _doubt(self) -> None:
+        """Recoveries whose first write the one before may have made or not."""
+        book = ClusterBook("site", limits_of(self.settings, Mode.ACT), POLICY)
+        self._run(Ledgers(self.store, NAMESPACE).load(book, self.now, self.told.append))
+        courses = book.ledger(JobId(DEMO_JOB)).courses
+        self.doubts |= {one.recovery.id for one in courses if one.recovery.shown == UNSURE}
 
     def _alive(self, work: Awaitable[None]) -> None:
         try:
@@ -157,6 +164,7 @@ class Site:
     def release(self) -> None:
         """Act mode is left and entered again: what was begun is ended by hand."""
         self.stop()
+        self._doubt()
         book = ClusterBook("site", limits_of(self.settings, Mode.OBSERVE), POLICY)
         World(book).replace(self.objects.values(), ())
         wishes = wishes_of(self.settings, Mode.OBSERVE)
