@@ -385,6 +385,20 @@ FOREIGN = st.lists(
 )
 
 
+@given(FOREIGN, st.sampled_from(list(Phase)), st.booleans(), st.integers(0, 1), st.booleans())
+def test_in_every_phase_the_fields_of_others_stay_theirs(
+    foreign: list[RankEntry], phase: Phase, flushing: bool, graceful: int, restart: bool
+) -> None:
+    live = ResetInfo(tuple(foreign), 1, 3, flushing, graceful, restart, {"x": 1})
+    first = merge(live, begun(), T0)
+    recovery = replace(recorded(begun(), first), phase=phase)
+    for made in (first, merge(first.info, recovery, at(1))):
+        theirs = replace(made.info, rank_list=(), update_time=0, retry_time=0)
+        assert theirs == replace(live, rank_list=(), update_time=0, retry_time=0)
+        assert made.info.retry_time in (3, 4)
+        assert made.restart_type in (None, "hotReset")
+
+
 @given(FOREIGN, st.sampled_from(list(Phase)), st.integers(-2, 5))
 def test_a_merge_keeps_every_foreign_entry_repeats_no_rank_and_is_idempotent(
     foreign: list[RankEntry], phase: Phase, retry: int

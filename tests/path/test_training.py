@@ -184,7 +184,7 @@ def check_end(site: Site) -> None:
 
 
 TestTraining = Training.TestCase
-TestTraining.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestTraining.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
 # --- stories that once went wrong, and those that must go right -------------------------------------------------------
