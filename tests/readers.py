@@ -2,7 +2,8 @@
 in a training container, and ascend-operator.
 
 `MsrunPod` is one pod of a MindSpore job under msrun, `TaskdManager` the manager of a job under TaskD. They hold the
-rules those programs follow, time left out: one `poll` is one round of their loop over the text that is mounted now.
+rules those programs follow: one `poll` is one round of their loop over the text that is mounted now. Time counts only
+where a test gives it: a pod that restarts for RetryTime sleeps, and one that may not start gives up in the end.
 """
 
 import json
@@ -11,6 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WAITING, RUNNING, KILLED, EXITED = "waiting", "running", "killed", "exited"
+PAUSE = 60
+"""Seconds between stopping and starting workers for a raised RetryTime (msrun_plugin.py KILL_INTERVAL)."""
+PATIENCE = 900
+"""Seconds after which a pod that may not start gives up (constants.py INIT_TIMEOUT)."""
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -24,6 +29,10 @@ def _read(text: str) -> dict[str, Any]:
 def _typed(obj: dict[str, Any], name: str, kind: type, default: Any) -> Any:
     value = obj.get(name, default)
     return value if type(value) is kind else default
+
+
+def _rank(entry: dict[str, Any]) -> Any:
+    return entry.get("RankId")
 
 
 @dataclass
@@ -55,6 +64,9 @@ class MsrunPod:
     table: int = 0
     """The rank-table version it last waited for."""
     _after_retry: int | None = None
+    _until: int | None = None
+    """Asleep between stopping and starting until that second."""
+    _waiting_since: int | None = None
 
     def may_start(self, text: str) -> bool:
         obj = _read(text)
@@ -77,11 +89,14 @@ class MsrunPod:
             seen.all_recovered = self._all_recovered(entries)
         return seen
 
-    def poll(self, text: str, restart_type: str = "", version: int | None = None) -> None:
-        if self.state == EXITED:
+    def poll(self, text: str, restart_type: str = "", version: int | None = None, now: int | None = None) -> None:
+        """One round. `now` in seconds; without it a sleep is over at once and nothing is waited for too long."""
+        if self.state == EXITED or (self._until is not None and now is not None and now < self._until):
             return
+        self._until = None
         if self.state == WAITING:
             self._gate(text)
+            self._lose_patience(now)
             return
         obj = _read(text)
         seen = self.judge(text)
@@ -93,7 +108,10 @@ class MsrunPod:
             if self._ready(obj, restart_type, version):
                 self._kill()
                 self.state, self._after_retry = WAITING, self.retry
-                self._gate(text)
+                if now is None:
+                    self._gate(text)
+                else:
+                    self._until = now + PAUSE
         elif seen.is_unrecovered:
             self._kill()
             if self._ready(obj, restart_type, version):
@@ -130,6 +148,14 @@ class MsrunPod:
         if after_retry is not None:
             self.retry, self.handled = after_retry, []
 
+    def _lose_patience(self, now: int | None) -> None:
+        if self.state != WAITING or now is None:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        elif now - self._waiting_since >= PATIENCE:
+            self.state = EXITED
+
     def _kill(self) -> None:
         if self.state == RUNNING:
             self.kills += 1
@@ -137,10 +163,8 @@ class MsrunPod:
 
     @staticmethod
     def _list(obj: dict[str, Any]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = _typed(obj, "RankList", list, [])
-        if any("RankId" in entry for entry in found):
-            found = sorted(found, key=lambda entry: entry.get("RankId"))  # type: ignore[arg-type,return-value]
-        return found
+        found = [entry for entry in _typed(obj, "RankList", list, []) if isinstance(entry, dict)]
+        return sorted(found, key=_rank)
 
     @staticmethod
     def _all_recovered(entries: list[dict[str, Any]]) -> bool:

@@ -5,6 +5,7 @@ The one rule: decide, then write the ledgers, then the documents; a document is 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,17 +14,16 @@ from agent.app.abreast import abreast, together
 from agent.app.causes import Causes
 from agent.app.ledgers import Ledgers
 from agent.app.press import Press, Wishes
-from agent.app.publisher import Documents, Published, claimed_by_other
+from agent.app.publisher import Documents, Published
 from agent.app.railtold import tell_plan
 from agent.app.slots import Slot, Slots
 from agent.app.trouble import defect
-from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, decide_job, decide_node, evolve
+from agent.domain.cluster import ClusterBook, Shared, Verdict, decide_job, decide_node, evolve
 from agent.domain.events import Decision, NodeReport, Scanned
 from agent.domain.ledger import last_decided, moved
 from agent.domain.vocab import MINUTE, JobId, Millis, Mode, NodeName, Reason
 from agent.errors import AgentError, BadDocument, Conflict, Fenced, Refused, Unavailable
 from agent.ports import ConfigMap, DocumentStore, Tracer
-from agent.wire.resetfile import RESET_JSON, decode_reset
 
 NO_JOB = JobId("")
 RESET_PREFIX = "reset-config-"
@@ -226,22 +226,19 @@ class Coordinator:
 
     async def _look(self, now: Millis) -> None:
         """Look into reset.json of jobs where entries of ours may stand that no ledger knows."""
-        looks, self._looks = sorted(self._looks), set()
-        for job in looks:
+        for job in sorted(self._looks):
             namespace, name = self.press.reset_name(job)
-            try:
+            live: ConfigMap | None = None
+            with suppress(Refused):  # told when it is to be written
                 live = await self._read(namespace, name) if name else None
-                info = decode_reset(live.data.get(RESET_JSON, "") or "{}") if live is not None else None
-            except (BadDocument, Refused):
-                continue  # told when it is to be written
-            except BaseException:
-                self._looks.add(job)
-                raise
-            if info is not None and not claimed_by_other(live, self.book.cluster_id):
-                verdict = adopt(self.book, job, info, now)
-                if verdict.ledgers:
-                    self._take(verdict, job, {})
-                    self._jobs.add(job)
+            self._looks.discard(job)
+            self._learn(self.press.look_into(job, live, now), job)
+
+    def _learn(self, verdict: Verdict, job: JobId) -> None:
+        """What a document has taught."""
+        if verdict.ledgers or verdict.decisions:
+            self._take(verdict, job, {})
+        self._jobs.update(verdict.ledgers)
 
     async def _keep(self, now: Millis) -> None:
         """Reasons, and the ledgers that make them final. A job whose ledger is refused waits alone."""
@@ -365,9 +362,7 @@ class Coordinator:
         kind, job = slot
         with self._tracer.span("document", trace, kind=kind, job=job) as span:
             done, verdict = await self.press.publish(kind, job, now)
-            if verdict.ledgers:
-                self._take(verdict, job, {})
-                self._jobs.update(verdict.ledgers)
+            self._learn(verdict, job)
             if done is not None:
                 span.set(document=done.place, reason=str(done.reason))
                 self._told(kind, job, done, now, trace)

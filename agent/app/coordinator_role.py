@@ -19,6 +19,7 @@ from agent.app.policykeep import SHORT, PolicyKeep
 from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport
+from agent.domain.reset import Writer
 from agent.domain.vocab import HOUR, SECOND, Millis, NodeName, Reason
 from agent.errors import AgentError, BadReport, Verdict
 from agent.ports import DeadLetters, FaultSource, Journal, Now, ObjectFeed, ReportFeed
@@ -250,6 +251,11 @@ class CoordinatorRole:
         """Nodes that have not reported for UNKNOWN_AFTER."""
         now = self._p.now()
         return tuple(node for node, at in self._heard_at.items() if now - at > UNKNOWN_AFTER)
+
+    @property
+    def erasures(self) -> Mapping[Writer, int]:
+        """How often each other writer has taken something of ours out of a reset-config."""
+        return self._p.coordinator.press.erasures
 
     @property
     def policy(self) -> str:

@@ -34,7 +34,7 @@ from agent.wire.documents import (
     encode_reschedule,
     encode_retry_times,
 )
-from agent.wire.resetfile import RESET_JSON, decode_reset, reset_data
+from agent.wire.resetfile import RESET_JSON, decode_reset, fitting, reset_data
 
 FAULT_NODE = "fault-node"
 RETRY_TIMES = "remain-retry-times"
@@ -278,7 +278,8 @@ def render_reset(
     found.clear()
     if live is None and not create:
         for course in ledger.courses:
-            if course.recovery.phase is Phase.LEAVING:
+            waited_for = course.recovery.workers_stopped and course.recovery.shown
+            if course.recovery.phase is Phase.LEAVING and not waited_for:
                 found[course.recovery.id] = Merge(ResetInfo(), changed=False, outcome=Outcome.LEFT)
         return Rendered(
             Reason.NO_RESET_CONFIG,
@@ -286,20 +287,21 @@ def render_reset(
         )
     text = live.data.get(RESET_JSON, "") if live is not None else ""
     info = decode_reset(text) if text.strip() else ResetInfo(rank_list=())
+    data = live.data if live is not None else {}
     restart_type: str | None = None
-    changed = False
+    changed, cuts = False, ""
     for course in ledger.courses:
-        merged = merge(info, course.recovery, now)
+        fitted, cut = fitting(info, course.recovery, data)
+        merged = merge(info, fitted, now)
         found[course.recovery.id] = merged
         info = merged.info
-        changed = changed or merged.changed
+        changed, cuts = changed or merged.changed, cuts + cut
         restart_type = merged.restart_type or restart_type
     if not changed:
         return Rendered(_unchanged(found), detail="")
-    data = live.data if live is not None else {}
     owner = owner_reference(job) if job is not None else None
     ids = ", ".join(f"recovery {one} {merged.status or merged.outcome}" for one, merged in found.items())
-    detail = f"{ids}; RetryTime {info.retry_time}"
+    detail = f"{ids}; RetryTime {info.retry_time}{cuts}"
     return Rendered(Reason.WRITTEN, reset_data(info, restart_type, data), detail, RESET_LABELS, owner)
 
 

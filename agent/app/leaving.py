@@ -74,6 +74,8 @@ async def end_recoveries(
         await ledgers.store(book)
         if done is not None and done.reason is not Reason.UNCHANGED:
             tell(Decision(now, done.reason, job=job, detail=done.detail, document=done.place))
+        evolve(book, decide_leaving(book, job, now))
+        await ledgers.store(book)
         last = done or last
         ledger = book.ledgers.get(job)
         if ledger is None or not ledger.courses or done is None or done.reason is Reason.DOCUMENT_REFUSED:

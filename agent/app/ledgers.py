@@ -13,6 +13,7 @@ from agent.domain.cluster import ClusterBook, Verdict, take_ledger
 from agent.domain.events import Decision
 from agent.domain.ledger import ClusterLedger, JobLedger
 from agent.domain.rail.reservations import RailLedger
+from agent.domain.reset import resumed
 from agent.domain.vocab import JobId, Millis, Reason
 from agent.errors import BadDocument, Conflict, Fenced, Refused
 from agent.ports import ConfigMap, DocumentStore
@@ -113,7 +114,8 @@ class Ledgers:
             if ledger.job != job:
                 raise BadDocument(f"it is the ledger of {ledger.job}", place=place, hint="restore it, or delete it")
             book.frozen.discard(job)
-            take_ledger(book, ledger.job, ledger)
+            courses = tuple(replace(one, recovery=resumed(one.recovery)) for one in ledger.courses)
+            take_ledger(book, ledger.job, replace(ledger, courses=courses))
             self._last[job] = ledger
             if ledger.life is not None:
                 book.jobs.resume(ledger.job, ledger.life)

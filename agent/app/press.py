@@ -4,23 +4,46 @@ The one rule: nothing is printed for a job whose ledger could not be read or kep
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
-from agent.app.publisher import Documents, Published, Publisher, Rendered, claimed_by_other
-from agent.domain.cluster import ClusterBook, Shared, Verdict, document_seen, records_seen
+from agent.app.publisher import CLUSTER_ANNOTATION, Documents, Published, Publisher, Rendered, claimed_by_other
+from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, document_seen, records_seen
+from agent.domain.events import Decision
 from agent.domain.rail.life import HoldState, LifeSignal
 from agent.domain.rail.reservations import advance
-from agent.domain.reset import Merge, Phase
+from agent.domain.reset import (
+    HOT_RESET,
+    UNSURE,
+    Merge,
+    Outcome,
+    Phase,
+    Recovery,
+    ResetInfo,
+    State,
+    Status,
+    Writer,
+    entry_of,
+    erasure,
+)
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.errors import BadDocument
 from agent.ports import ConfigMap
 from agent.wire.railplan import PLAN_KEY, decode_plan, plan_name
+from agent.wire.resetfile import RESET_JSON, RESTART_TYPE, decode_reset
 
 _SEEN = (Reason.WRITTEN, Reason.UNCHANGED, Reason.RECOVERY_ENDED, Reason.NO_RESET_CONFIG)
 """Answers after which it is known what the document holds."""
+_ENDING = (Phase.LEAVING, Phase.LEFT)
+
+
+def _is_lost(made: Merge, recovery: Recovery) -> bool:
+    """Whether its entries were there and somebody else than a newer recovery of ours has taken their place."""
+    newer = any((entry.recovery_id or 0) > recovery.id for entry in made.info.rank_list or ())
+    return made.outcome is Outcome.ABSENT and recovery.shown not in ("", UNSURE) and not newer
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +74,11 @@ class Press:
         self.shown = docs.NodesShown()
         self.dropped: Counter[str] = Counter()
         """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
+        self.erasures: Counter[Writer] = Counter()
+        """How often which other writer has taken something of ours out of a reset-config."""
+        self._left: dict[JobId, State] = {}
+        """Each reset-config as it stood when we last had a hand in it, while a recovery needs it."""
+        self._unlabelled: set[JobId] = set()
         self.gone: set[JobId] = set()
         """Jobs that were there and are no more: they leave remain-retry-times."""
 
@@ -127,19 +155,81 @@ class Press:
     async def _publish_reset(self, job_id: JobId, now: Millis) -> tuple[Published | None, Verdict]:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)
         if ledger is None or not ledger.courses:
+            self._left.pop(job_id, None)
             return None, Verdict()
         namespace, name = self.reset_name(job_id)
         found: dict[int, Merge] = {}
+        stood: list[ConfigMap | None] = []
+
+        def render(live: ConfigMap | None) -> Rendered:
+            stood.append(live)
+            return docs.render_reset(ledger, job, self._wishes.create_reset_config, now, found, live)
+
         # What was begun in act mode is also ended when the document is not to be driven any more.
-        ending = all(course.recovery.phase is Phase.LEAVING for course in ledger.courses)
+        ending = all(course.recovery.phase in _ENDING for course in ledger.courses)
         done = await self._publisher.publish(
             namespace,
             name,
-            lambda live: docs.render_reset(ledger, job, self._wishes.create_reset_config, now, found, live),
+            render,
             Mode.ACT if ending else self.book.limits.reset_mode,
         )
-        seen = done.reason in _SEEN
-        return done, document_seen(self.book, job_id, found, now) if seen else Verdict()
+        if done.reason not in _SEEN:
+            return done, Verdict()
+        told = [
+            *self._erased(job_id, stood[-1], found, done, now),
+            *self._unlabelled_now(job_id, done.live, done.place, now),
+        ]
+        verdict = document_seen(self.book, job_id, found, now)
+        return done, replace(verdict, decisions=(*told, *verdict.decisions))
+
+    def _erased(
+        self, job: JobId, stood: ConfigMap | None, found: Mapping[int, Merge], done: Published, now: Millis
+    ) -> Iterator[Decision]:
+        """What others have taken out since we last had a hand in the document."""
+        left = self._left.pop(job, None) or self._remembered(job, found)
+        loss = erasure(left, self._state(stood)) if left is not None else None
+        if done.live is not None and (state := self._state(done.live)) is not None:
+            self._left[job] = state
+        if loss is not None:
+            self.erasures[loss.writer] += 1
+            yield Decision(now, Reason.ERASED, job=job, detail=str(loss), document=done.place)
+
+    def _remembered(self, job: JobId, found: Mapping[int, Merge]) -> State | None:
+        """What an earlier process has left, as far as the ledger tells: entries that are not there."""
+        courses = self.book.ledger(job).courses
+        absent = [
+            one.recovery for one in courses if (made := found.get(one.recovery.id)) and _is_lost(made, one.recovery)
+        ]
+        lost = [entry_of(one, device, Status.UNRECOVERED) for one in absent for device in one.devices]
+        return State(ResetInfo(tuple(lost)), HOT_RESET, claimed=False) if lost else None
+
+    def _state(self, live: ConfigMap | None) -> State | None:
+        if live is None:
+            return None
+        info = decode_reset(live.data.get(RESET_JSON, ""))
+        claimed = live.annotations.get(CLUSTER_ANNOTATION) == self.book.cluster_id
+        return State(info, live.data.get(RESTART_TYPE, ""), claimed)
+
+    def _unlabelled_now(self, job: JobId, live: ConfigMap | None, place: str, now: Millis) -> Iterator[Decision]:
+        """The label that device-plugin looks for is missing: told once, until it is there again."""
+        if live is None or docs.RESET_LABELS.items() <= live.labels.items():
+            self._unlabelled.discard(job)
+        elif job not in self._unlabelled:
+            self._unlabelled.add(job)
+            detail = "label reset=true is missing: a container that mounts the host's directory reads nothing of it"
+            yield Decision(now, Reason.NO_RESET_LABEL, job=job, detail=detail, document=place)
+
+    def look_into(self, job: JobId, live: ConfigMap | None, now: Millis) -> Verdict:
+        """What a job's reset-config says that no ledger knows: entries of ours to be taken out, a missing label."""
+        if live is None or claimed_by_other(live, self.book.cluster_id) or self.book.jobs.job(job) is None:
+            return Verdict()
+        place = f"{live.namespace}/{live.name}"
+        told = tuple(self._unlabelled_now(job, live, place, now))
+        try:
+            verdict = adopt(self.book, job, decode_reset(live.data.get(RESET_JSON, "")), now)
+        except BadDocument:  # told when it is to be written
+            return Verdict(decisions=told)
+        return replace(verdict, decisions=(*told, *verdict.decisions))
 
     def reset_name(self, job_id: JobId) -> tuple[str, str]:
         """Namespace and name of the job's reset-config; the name is empty when nothing is known of the job."""

@@ -110,6 +110,8 @@ class JobLedger:
     last_recovery: int = 0
     """RecoveryId of the newest recovery; counts up over the job's life."""
     courses: tuple[Course, ...] = ()
+    retry_seen: int = 0
+    """Highest RetryTime seen in its reset.json. Another writer may set it back; readers remember it all the same."""
     done: Mapping[str, Done] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
     suspects: tuple[Suspect, ...] = ()

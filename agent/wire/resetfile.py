@@ -4,15 +4,20 @@ The one rule: key order and `null` against `[]` are those of the field's own wri
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from agent.domain.reset import RankEntry, ResetInfo
+from agent.domain.reset import RankEntry, Recovery, ResetDevice, ResetInfo, Status, entry_of, written
+from agent.domain.vocab import Millis
 from agent.wire import gojson
+from agent.wire.budget import budget_beside
 
 RESET_JSON: Final = "reset.json"
 CHECK_CODE: Final = "checkCode"
 RESTART_TYPE: Final = "restartType"
 
+_OWN_KEYS: Final = 64 + len("hotReset") + 40
+"""Bytes of checkCode and restartType, and of numbers that may grow."""
 _INFO: Final = ("RankList", "UpdateTime", "RetryTime", "FaultFlushing", "GracefulExit", "RestartFaultProcess")
 _ENTRY: Final = ("RankId", "LogicId", "Status", "Policy", "InitialPolicy", "ErrorCode", "ErrorCodeHex")
 _RECOVERY_ID: Final = "RecoveryId"
@@ -54,6 +59,34 @@ def encode_reset(info: ResetInfo) -> str:
             **info.extra,
         }
     )
+
+
+def fitting(live: ResetInfo, recovery: Recovery, data: Mapping[str, str]) -> tuple[Recovery, str]:
+    """The recovery with as many of its devices as the ConfigMap has room for, and what was left out, for people.
+
+    `data`: the live object's. Readers of any one entry stop and start like those of all, so one always stays: the
+    healthy neighbours in the ring go first, the highest rank before the others.
+    """
+    theirs = tuple(entry for entry in live.rank_list or () if entry.recovery_id != recovery.id)
+    beside = {key: value for key, value in data.items() if key not in (RESET_JSON, CHECK_CODE, RESTART_TYPE)}
+    rest = len(encode_reset(written(live, theirs, live.retry_time, Millis(0))).encode()) + _OWN_KEYS
+    room = budget_beside(beside) - rest
+    sizes = {
+        device: gojson.size(_entry_object(entry_of(recovery, device, Status.UNRECOVERED))) + 1
+        for device in recovery.devices
+    }
+    if sum(sizes.values()) <= room:
+        return recovery, ""
+    kept: list[ResetDevice] = []
+    for device in sorted(recovery.devices, key=lambda one: (not one.codes, one.rank)):
+        room -= sizes[device]
+        if room < 0 and kept:
+            break
+        kept.append(device)
+    healthy = sum(not device.codes for device in recovery.devices) - sum(not device.codes for device in kept)
+    faulty = len(recovery.devices) - len(kept) - healthy
+    words = f"; to fit, {healthy} healthy ranks" + (f" and {faulty} faulty ones" if faulty else "") + " are left out"
+    return replace(recovery, devices=tuple(sorted(kept, key=lambda one: one.rank))), words
 
 
 def reset_data(info: ResetInfo, restart_type: str | None, live: Mapping[str, str]) -> dict[str, str]:

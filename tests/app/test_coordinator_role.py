@@ -779,6 +779,30 @@ async def test_two_hands_in_one_document_end_in_an_alarm_and_few_writes_and_then
     await rig.end()
 
 
+async def test_what_others_erase_is_counted_by_writer_also_at_zero() -> None:
+    rig = demo()
+    await rig.lead()
+    rig.stream.fault(REQUEST)
+    Agent(rig).report()
+    await settle(rig, 1)
+    live = await rig.memory.get("train", "reset-config-demo")
+    assert live is not None
+    text = '{"RankList":[],"UpdateTime":1767225600,"RetryTime":1,"FaultFlushing":false,"GracefulExit":0}'
+    data = {"reset.json": text, "restartType": "podReschedule"}
+    await rig.memory.as_manager("vc-scheduler").put(replace(live, data=data, annotations={}))
+    rig.objects.set({"kind": "ConfigMap", "metadata": {"namespace": "train", "name": "reset-config-demo"}})
+    await settle(rig, 1)
+    found = {labels: value for _, name, _, value, labels in samples(rig.role) if name == "fault_agent_erasures"}
+    assert found == {
+        (("writer", "volcano-pod-rescheduling"),): 1,
+        (("writer", "volcano-grace-exit"),): 0,
+        (("writer", "clusterd"),): 0,
+        (("writer", "other"),): 0,
+    }
+    assert (await rig.data(RESET))["reset.json"] == text
+    await rig.end()
+
+
 def without_time(text: str) -> dict[str, Any]:
     return {key: value for key, value in json.loads(text).items() if key != "UpdateTime"}
 

@@ -149,8 +149,8 @@ def test_recovered_entries_stay_thirty_seconds_even_when_a_pod_goes() -> None:
 
 
 def test_the_table_holds_every_move_and_nothing_else_changes_a_recovery() -> None:
-    derived = {Signal.SETTLED, Signal.ESCALATE}
-    waiting = begun(Policy.RESTART)
+    derived = {Signal.SETTLED, Signal.ESCALATE, Signal.UNAWAITED}
+    waiting = replace(begun(Policy.RESTART), shown="unrecovered")
     for phase, signal in product(Phase, Signal):
         recovery = replace(waiting, phase=phase, settle_until=T0)
         moved = step(recovery, signal, at(1000), LIMITS)
@@ -302,11 +302,50 @@ def test_a_foreign_clear_while_unrecovered_is_accepted_and_a_missing_raise_made_
     assert left.info.retry_time == (live_retry if raised is None else raised)
 
 
-def test_a_foreign_clear_of_recovered_entries_is_accepted() -> None:
+@pytest.mark.parametrize("retry", [1, 2], ids=["kept", "raised by them"])
+def test_a_foreign_clear_of_recovered_entries_is_accepted(retry: int) -> None:
     info, recovery = shown(begun(), ResetInfo())
     info, recovery = shown(after(recovery, (Signal.CODES_GONE, 1)), info)
-    gone = merge(ResetInfo(rank_list=(), retry_time=0), after(recovery, (Signal.FOREIGN_CLEAR, 2)), at(2))
+    gone = merge(ResetInfo(rank_list=(), retry_time=retry), after(recovery, (Signal.FOREIGN_CLEAR, 2)), at(2))
     assert (gone.outcome, gone.changed) == (Outcome.LEFT, False)
+
+
+@pytest.mark.parametrize("while_left", [False, True], ids=["while recovered", "after it has left"])
+def test_a_retry_time_set_back_before_slow_readers_have_seen_it_is_raised_to_the_same_value(while_left: bool) -> None:
+    info, recovery = shown(begun(), ResetInfo(retry_time=4))
+    if while_left:
+        leaving = after(recovery, (Signal.LEAVE_ACT, 10))
+        assert merge(info, leaving, at(10)).info.retry_time == 5
+        recovery = after(leaving, (Signal.LEFT, 10))
+        assert (recovery.phase, due(recovery)) == (Phase.LEFT, at(100))
+    else:
+        _, recovery = shown(after(recovery, (Signal.CODES_GONE, 1)), info)
+        recovery = after(recovery, (Signal.FOREIGN_CLEAR, 30))
+    mended = merge(ResetInfo(rank_list=()), recovery, at(30))
+    assert (mended.info.rank_list, mended.info.retry_time, mended.raised) == ((), 5, True)
+    assert merge(mended.info, recovery, at(31)).changed is False
+
+
+def test_once_every_reader_has_had_time_to_see_it_nobody_looks_after_retry_time_any_more() -> None:
+    info, recovery = shown(begun(), ResetInfo())
+    _, recovery = shown(after(recovery, (Signal.CODES_GONE, 1)), info)
+    assert after(recovery, (Signal.DEADLINE, 91), (Signal.LEFT, 91)).phase is Phase.ENDED
+    left = after(begun(), (Signal.DEADLINE, 30), (Signal.FOREIGN_CLEAR, 30))
+    assert after(left, (Signal.LEFT, 30)).phase is Phase.ENDED
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_retry_time_goes_above_what_readers_have_seen_before_another_writer_set_it_back(fails: bool) -> None:
+    made = start(3, Policy.RESTART_REQUEST, DEVICES, N1, T0, LIMITS, retry_base=7)
+    assert isinstance(made, Recovery)
+    info, recovery = shown(made, ResetInfo(retry_time=0))
+    assert info.retry_time == 0
+    if fails:
+        info, recovery = shown(after(recovery, (Signal.DEADLINE, 30)), info)
+        info = merge(info, after(recovery, (Signal.DEADLINE, 150)), at(150)).info
+    else:
+        info, _ = shown(after(recovery, (Signal.CODES_GONE, 10)), info)
+    assert info.retry_time == 8
 
 
 def test_a_newer_recovery_takes_the_ranks_of_an_older_one_and_keeps_them() -> None:
@@ -344,6 +383,20 @@ FOREIGN = st.lists(
     max_size=5,
     unique_by=lambda entry: entry.rank_id,
 )
+
+
+@given(FOREIGN, st.sampled_from(list(Phase)), st.booleans(), st.integers(0, 1), st.booleans())
+def test_in_every_phase_the_fields_of_others_stay_theirs(
+    foreign: list[RankEntry], phase: Phase, flushing: bool, graceful: int, restart: bool
+) -> None:
+    live = ResetInfo(tuple(foreign), 1, 3, flushing, graceful, restart, {"x": 1})
+    first = merge(live, begun(), T0)
+    recovery = replace(recorded(begun(), first), phase=phase)
+    for made in (first, merge(first.info, recovery, at(1))):
+        theirs = replace(made.info, rank_list=(), update_time=0, retry_time=0)
+        assert theirs == replace(live, rank_list=(), update_time=0, retry_time=0)
+        assert made.info.retry_time in (3, 4)
+        assert made.restart_type in (None, "hotReset")
 
 
 @given(FOREIGN, st.sampled_from(list(Phase)), st.integers(-2, 5))

@@ -156,8 +156,8 @@ def test_every_reason_for_a_dead_letter_is_explained_once() -> None:
 
 
 def test_the_life_of_a_recovery_is_the_table_of_the_code() -> None:
-    columns = (cells("docs/recovery.md", column) for column in range(4))
-    rows = [row for row in zip(*columns, strict=False) if (row[0], row[1]) != ("phase", "signal")]
+    page = (ROOT / "docs" / "recovery.md").read_text(encoding="utf-8").partition("## Every transition")[2]
+    rows = re.findall(r"^\| ([a-z]+) \| ([a-z_]+) \| ([a-z]+) \| ([A-Z_]+) \|$", page, re.MULTILINE)
     signals = {str(signal) for signal in Signal}
     shown = [row for row in rows if row[1] in signals]
     assert shown == [

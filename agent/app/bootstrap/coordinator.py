@@ -72,6 +72,7 @@ from agent.domain.lease import LeaseTimes
 from agent.domain.node import record_digest
 from agent.domain.partition import partition_of
 from agent.domain.policy import Policy
+from agent.domain.reset import Writer
 from agent.domain.vocab import Millis, Mode
 from agent.errors import AgentError, Fenced
 from agent.ports import DocumentStore, LeaseStore, Tracer
@@ -384,5 +385,8 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
         yield "counter", "fault_agent_records_dropped", "Left out of job-reschedule-reason", count, (("what", what),)
     for what, count in sorted(role.left_out.items()):
         yield "gauge", "fault_agent_fault_node_left_out", "Has no room in fault-node now", count, (("what", what),)
+    for writer in Writer:
+        count = role.erasures.get(writer, 0)
+        yield "counter", "fault_agent_erasures", "What others took out of a reset-config", count, (("writer", writer),)
     for reason, count in sorted(pulse.reasons.items()):
         yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

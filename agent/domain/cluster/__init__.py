@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
-from agent.domain.cluster import placement, railholds, rails, recovery, relation, software
+from agent.domain.cluster import courses, placement, railholds, rails, recovery, relation, software
 from agent.domain.cluster.book import (
     ClusterBook,
     Draft,
@@ -54,7 +54,7 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
     draft = Draft(book, job_id, now, before, book.rails, book.cluster)
     if job is not None:
         relation.follow(draft, job)
-    recovery.follow(draft, job)
+    courses.follow(draft, job)
     if job is not None:
         placement.follow(draft, job, zone)
         relation.forget(draft, job)
@@ -72,7 +72,7 @@ def decide_job(book: ClusterBook, job_id: JobId, now: Millis, zone: tzinfo = UTC
     return Verdict(
         decisions=tuple(draft.decisions),
         ledgers=_changes(book, job_id, None if gone else ledger),
-        deadlines={job_id: recovery.wake_of(draft)},
+        deadlines={job_id: courses.wake_of(draft)},
         cluster=None if draft.cluster is book.cluster else draft.cluster,
         rails=draft.rails if draft.rails != book.rails else None,
         plans={plan.job: plan for plan in draft.plans},
@@ -100,7 +100,7 @@ _TAKEN = "entries were taken out by somebody else"
 def leave_act(book: ClusterBook, job_id: JobId, now: Millis) -> Verdict:
     """What ends for a job when act mode does: its recoveries leave, nothing else is decided."""
     draft = Draft(book, job_id, now, book.ledger(job_id), None, book.cluster)
-    recovery.leave(draft, book.jobs.job(job_id))
+    courses.leave(draft, book.jobs.job(job_id))
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, draft.ledger))
 
 
@@ -110,7 +110,7 @@ def adopt(book: ClusterBook, job_id: JobId, info: ResetInfo, now: Millis) -> Ver
     if job is None or job_id in book.frozen:
         return Verdict()
     draft = Draft(book, job_id, now, book.ledger(job_id), None, book.cluster)
-    recovery.adopt(draft, job, info)
+    courses.adopt(draft, job, info)
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, draft.ledger))
 
 
@@ -120,7 +120,7 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
     if ledger is None:
         return Verdict()
     draft = Draft(book, job_id, now, ledger, None, book.cluster)
-    courses = []
+    kept = []
     for course in ledger.courses:
         merge = merged.get(course.recovery.id)
         current = course
@@ -133,13 +133,14 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
                 newer = max(one.recovery.id for one in ledger.courses)
                 who = f"ranks went to recovery {newer}" if newer > course.recovery.id else _TAKEN
                 detail = f"recovery {course.recovery.id}: its {who}"
-                document = recovery.document_of(job) if job is not None else ""
-                draft.say(moved.reason, detail, recovery.cause_of_course(course), document)
+                document = courses.document_of(job) if job is not None else ""
+                draft.say(moved.reason, detail, courses.cause_of_course(course), document)
             if moved is not None:
                 current = replace(current, recovery=moved.recovery)
         if current.recovery.phase is not Phase.ENDED:
-            courses.append(current)
-    after = replace(ledger, courses=tuple(courses))
+            kept.append(current)
+    highest = max((ledger.retry_seen, *(merge.info.retry_time for merge in merged.values())))
+    after = replace(ledger, courses=tuple(kept), retry_seen=highest)
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, after))
 
 

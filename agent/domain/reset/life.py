@@ -10,6 +10,7 @@ from typing import Final
 
 from agent.domain.reset.values import (
     POLICIES,
+    UNSURE,
     Executor,
     Phase,
     Policy,
@@ -52,12 +53,14 @@ class Signal(StrEnum):
     """The write that takes the entries out went through, or there was nothing to write (merge said LEFT)."""
     SETTLED = "settled"
     """Made by `step`: codes gone under a policy that needs no settling."""
+    UNAWAITED = "unawaited"
+    """Made by `step`: it has left, and no reader has yet to see a raised RetryTime."""
     ESCALATE = "escalate"
     """Made by `step`: the time is over or the fault is stronger, and somebody can reset the device."""
 
 
 _U, _S, _R, _F = Phase.UNRECOVERED, Phase.SETTLING, Phase.RECOVERED, Phase.FAILED
-_L, _E = Phase.LEAVING, Phase.ENDED
+_L, _O, _E = Phase.LEAVING, Phase.LEFT, Phase.ENDED
 
 TRANSITIONS: Final[Mapping[tuple[Phase, Signal], tuple[Phase, Reason]]] = {
     (_U, Signal.CODES_GONE): (_S, Reason.FAULT_CLEARED),
@@ -98,7 +101,14 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Signal], tuple[Phase, Reason]]] = {
     (_F, Signal.JOB_ENDED): (_L, Reason.JOB_FINISHED),
     (_F, Signal.LEAVE_ACT): (_L, Reason.RECOVERY_ENDED),
     (_F, Signal.FOREIGN_CLEAR): (_L, Reason.RECOVERY_ENDED),
-    (_L, Signal.LEFT): (_E, Reason.RECOVERY_ENDED),
+    (_L, Signal.JOB_ENDED): (_L, Reason.JOB_FINISHED),
+    (_L, Signal.LEFT): (_O, Reason.RECOVERY_ENDED),
+    (_L, Signal.UNAWAITED): (_E, Reason.RECOVERY_ENDED),
+    (_O, Signal.DEADLINE): (_E, Reason.RECOVERY_ENDED),
+    (_O, Signal.JOB_RENEWED): (_E, Reason.RECOVERY_ENDED),
+    (_O, Signal.PROCESS_RECOVER_ON): (_E, Reason.PROCESS_RECOVER_OWNS),
+    (_O, Signal.JOB_ENDED): (_E, Reason.JOB_FINISHED),
+    (_O, Signal.LEAVE_ACT): (_E, Reason.RECOVERY_ENDED),
 }
 """(phase, signal) -> (next phase, reason)."""
 
@@ -127,11 +137,12 @@ def start(
     now: Millis,
     limits: ResetLimits,
     executor: Executor = Executor.NONE,
+    retry_base: int = 0,
 ) -> Recovery | Reason:
     """A new recovery, or the reason why there is none for this policy.
 
     `policy` is the strongest over the devices. An empty one needs nothing, free_reset and isolate are left to the
-    books that isolate; reset needs somebody who resets.
+    books that isolate; reset needs somebody who resets. `retry_base`: the highest RetryTime the job has seen.
     """
     if policy is Policy.EMPTY:
         return Reason.LEVEL_NEEDS_NOTHING
@@ -152,10 +163,11 @@ def start(
         phase_since=now,
         deadline=_patience(policy, now, limits),
         executor=executor,
+        retry_base=retry_base,
     )
 
 
-def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis) -> Recovery:
+def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis, retry_base: int = 0) -> Recovery:
     """A recovery for entries of ours that no ledger knows (it was lost): it only leaves.
 
     Without it an unrecovered entry would keep the workers dead for ever. `entries`: those with that RecoveryId.
@@ -173,7 +185,13 @@ def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis) -> Recov
         phase_since=now,
         workers_stopped=shown is not Status.RECOVERED,
         shown=shown,
+        retry_base=retry_base,
     )
+
+
+def resumed(recovery: Recovery) -> Recovery:
+    """The recovery as read from a ledger: the process that kept it may have died between a write and its note."""
+    return recovery if recovery.shown else replace(recovery, shown=UNSURE)
 
 
 def step(recovery: Recovery, signal: Signal, now: Millis, limits: ResetLimits) -> Step | None:
@@ -224,6 +242,8 @@ def _meant(recovery: Recovery, signal: Signal, now: Millis, limits: ResetLimits)
     shown_unrecovered = recovery.phase in (Phase.UNRECOVERED, Phase.SETTLING)
     if signal is Signal.CODES_GONE and recovery.policy is Policy.RESTART_REQUEST:
         return Signal.SETTLED
+    if signal is Signal.LEFT and not (recovery.workers_stopped and recovery.shown):
+        return Signal.UNAWAITED
     over = signal is Signal.DEADLINE and recovery.phase is Phase.UNRECOVERED
     if over or (signal is Signal.STRONGER_FAULT and shown_unrecovered):
         can = recovery.executor is Executor.EXTERNAL and recovery.policy is not Policy.RESET
@@ -246,9 +266,14 @@ def _enter(recovery: Recovery, phase: Phase, signal: Signal, now: Millis, limits
             return replace(moved, deadline=Millis(now + limits.recovered_shown))
         case Phase.FAILED:
             return replace(moved, policy=Policy.ISOLATE, deadline=Millis(now + limits.replacement))
+        case Phase.LEAVING if recovery.phase is Phase.LEAVING:
+            return replace(recovery, workers_stopped=False)
         case Phase.LEAVING:
-            stopped = recovery.workers_stopped and signal not in _STARTS_NOTHING
+            all_saw = recovery.phase is Phase.RECOVERED and now >= recovery.phase_since + limits.recovered_shown
+            stopped = recovery.workers_stopped and signal not in _STARTS_NOTHING and not all_saw
             return replace(moved, deadline=None, workers_stopped=stopped)
+        case Phase.LEFT:
+            return replace(moved, deadline=Millis(now + limits.recovered_shown))
         case Phase.ENDED:
             return replace(moved, deadline=None)
         case _ if signal is Signal.ESCALATE:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from agent.domain.reset.values import Phase, Policy, RankEntry, Recovery, ResetDevice, ResetInfo, Status
+from agent.domain.reset.values import UNSURE, Phase, Policy, RankEntry, Recovery, ResetDevice, ResetInfo, Status
 from agent.domain.vocab import SECOND, Millis
 
 HOT_RESET: Final = "hotReset"
@@ -67,13 +67,17 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
         return Merge(live, changed=False, outcome=Outcome.LEFT)
     entries = live.rank_list or ()
     ours = [entry for entry in entries if entry.recovery_id == recovery.id]
-    if recovery.phase is Phase.LEAVING:
+    if recovery.phase in (Phase.LEAVING, Phase.LEFT):
         return _leave(live, recovery, ours, now)
-    if not ours and (recovery.shown or recovery.phase is Phase.FAILED):
+    was_there = recovery.shown not in ("", UNSURE)
+    if not ours and (was_there or recovery.phase is Phase.FAILED):
         return Merge(live, changed=False, outcome=Outcome.ABSENT)
     status = _SHOWS[recovery.phase] if ours else Status.UNRECOVERED
+    if status is Status.RECOVERED and all(entry.status == status for entry in ours):
+        # Readers have acted on this list; another one, however like it, would restart them once more.
+        return Merge(live, changed=False, outcome=Outcome.UNCHANGED, status=status)
     taken = {entry.rank_id for entry in entries if entry.recovery_id is None or entry.recovery_id > recovery.id}
-    wanted = [_entry(recovery, device, status) for device in recovery.devices if device.rank not in taken]
+    wanted = [entry_of(recovery, device, status) for device in recovery.devices if device.rank not in taken]
     if not wanted:
         return Merge(live, changed=False, outcome=Outcome.OCCUPIED)
     ranks = {entry.rank_id for entry in wanted}
@@ -83,8 +87,8 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
         return Merge(live, changed=False, outcome=Outcome.UNCHANGED, status=status)
     were_down = any(entry.status == Status.UNRECOVERED for entry in ours)
     raised = status is Status.RECOVERED and were_down and not _held_back(listed)
-    retry = _next(live.retry_time) if raised else live.retry_time
-    info = _written(live, listed, retry, now)
+    retry = _next(live.retry_time, recovery.retry_base) if raised else live.retry_time
+    info = written(live, listed, retry, now)
     return Merge(info, changed=True, outcome=Outcome.SHOWN, restart_type=HOT_RESET, status=status, raised=raised)
 
 
@@ -92,15 +96,13 @@ def recorded(recovery: Recovery, merged: Merge) -> Recovery:
     """The recovery as the ledger keeps it after the write went through, or after it was found UNCHANGED."""
     if merged.outcome not in (Outcome.SHOWN, Outcome.UNCHANGED):
         return recovery
-    match merged.status:
-        case Status.RECOVERED:
-            return replace(recovery, shown=merged.status, workers_stopped=False)
-        case Status.UNRECOVERED:
-            return replace(recovery, shown=merged.status, retry_base=merged.info.retry_time)
-        case _ if recovery.shown:
-            return replace(recovery, shown=merged.status)
-        case _:
-            return replace(recovery, shown=merged.status, retry_base=merged.info.retry_time)
+    was_there = recovery.shown not in ("", UNSURE)
+    stood = merged.info.retry_time
+    if merged.status == Status.RECOVERED:
+        stood = stood - 1 if merged.raised or not was_there else 0
+    elif merged.status == Status.FAILED and was_there:
+        stood = 0
+    return replace(recovery, shown=merged.status, retry_base=max(recovery.retry_base, stood))
 
 
 def orphans(live: ResetInfo, known: Iterable[int]) -> tuple[int, ...]:
@@ -113,27 +115,27 @@ def _leave(live: ResetInfo, recovery: Recovery, ours: list[RankEntry], now: Mill
     kept = _by_rank(entry for entry in live.rank_list or () if entry.recovery_id != recovery.id)
     if ours:
         starts = any(entry.status != Status.RECOVERED for entry in ours)
-        retry = _next(live.retry_time)
+        retry = _next(live.retry_time, recovery.retry_base)
     else:
-        # Somebody emptied the list. Raised by them: readers restart and ours is done. Not raised: pods that our
-        # entries stopped would wait for ever, so the raise they missed is made good.
+        # Somebody emptied the list, or has set RetryTime back. Raised by them: readers restart and ours is done. Not
+        # raised: pods that our entries stopped would wait for ever, so the raise they missed is made good.
         starts = bool(recovery.shown) and live.retry_time <= recovery.retry_base
         retry = _next(recovery.retry_base)
     raised = starts and recovery.workers_stopped and not _held_back(kept)
     if not ours and not raised:
         return Merge(live, changed=False, outcome=Outcome.LEFT)
-    info = _written(live, kept, retry if raised else live.retry_time, now)
+    info = written(live, kept, retry if raised else live.retry_time, now)
     restart_type = HOT_RESET if raised else None
     return Merge(info, changed=True, outcome=Outcome.LEFT, restart_type=restart_type, raised=raised)
 
 
-def _written(live: ResetInfo, entries: tuple[RankEntry, ...], retry: int, now: Millis) -> ResetInfo:
+def written(live: ResetInfo, entries: tuple[RankEntry, ...], retry: int, now: Millis) -> ResetInfo:
     """The live object with another list; the `initializing` a job is born with goes at the first write."""
     extra = {key: value for key, value in live.extra.items() if (key, value) != ("status", "initializing")}
     return replace(live, rank_list=entries, update_time=now // SECOND, retry_time=retry, extra=extra)
 
 
-def _entry(recovery: Recovery, device: ResetDevice, status: Status) -> RankEntry:
+def entry_of(recovery: Recovery, device: ResetDevice, status: Status) -> RankEntry:
     """Our entry of one device: codes ascending by value, the numbers and the hex spelling alike."""
     codes = dict(sorted({int(code, 16): code for code in device.codes}.items()))
     return RankEntry(
@@ -149,10 +151,13 @@ def _entry(recovery: Recovery, device: ResetDevice, status: Status) -> RankEntry
 
 
 def _gives_way(entry: RankEntry, recovery_id: int, ranks: set[int]) -> bool:
-    """Whether the entry is this recovery's own, or an older one's on a rank it takes over."""
+    """Whether the entry is this recovery's own, or an older one's on a rank it takes over or that is well again.
+
+    Recovered entries that went later would make another recovered list of what is left: training restarts for it.
+    """
     if entry.recovery_id is None or entry.recovery_id > recovery_id:
         return False
-    return entry.recovery_id == recovery_id or entry.rank_id in ranks
+    return entry.recovery_id == recovery_id or entry.rank_id in ranks or entry.status == Status.RECOVERED
 
 
 def _held_back(entries: Iterable[RankEntry]) -> bool:
@@ -164,6 +169,6 @@ def _by_rank(entries: Iterable[RankEntry]) -> tuple[RankEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.rank_id))
 
 
-def _next(retry: int) -> int:
-    """One more; a negative value, which TaskD calls an error, counts as none."""
-    return min(max(retry, 0) + 1, _INT_MAX)
+def _next(*retries: int) -> int:
+    """One more than all of them; a negative value, which TaskD calls an error, counts as none."""
+    return min(max(*retries, 0) + 1, _INT_MAX)

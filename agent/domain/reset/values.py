@@ -57,6 +57,10 @@ class Status(StrEnum):
     FAULT = "fault"
 
 
+UNSURE: Final = "unsure"
+"""Of a recovery whose process has ended: its first write may have gone through and been erased since."""
+
+
 class Executor(StrEnum):
     """Who resets a device: nobody, or somebody outside whose success shows as a recover event."""
 
@@ -77,6 +81,8 @@ class Phase(StrEnum):
     """Shown isolate and failed until the pods are replaced."""
     LEAVING = "leaving"
     """Its entries are to be taken out."""
+    LEFT = "left"
+    """Out of the list; RetryTime is kept raised until a reader whose mount is behind has seen it too."""
     ENDED = "ended"
 
 
@@ -172,9 +178,9 @@ class Recovery:
     """When the phase gives up or is over; None: it waits for no clock."""
     settle_until: Millis | None = None
     workers_stopped: bool = True
-    """Our entries, once shown, may have stopped workers that nothing has told to start again yet."""
+    """Our entries, once shown, may have stopped workers that have not yet seen what tells them to start again."""
     executor: Executor = Executor.NONE
     shown: str = ""
-    """Status last found in or written to the live object; empty: never seen there."""
+    """Status last found in or written to the live object; empty: never written; UNSURE: it may have been."""
     retry_base: int = 0
-    """RetryTime of the live object when the entries were last seen unrecovered; a higher one restarts readers."""
+    """Highest RetryTime that a reader may have acted on before it was stopped; only a higher one restarts it."""
