@@ -1,4 +1,4 @@
-"""What `why` reads of the roles on services: the audit, dead letter and reports topics, and the ledgers.
+"""What `why` reads of the roles on services: the topics audit, dead letters and reports, the ledgers, a job's objects.
 
 The one rule: nothing is written, and no right is used but to read.
 """
@@ -7,16 +7,18 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from agent.adapters.kafka import KafkaDeadLetters, KafkaJournal, KafkaReportLog
-from agent.adapters.kube import KubeDocumentStore, connect
+from agent.adapters.kube import CONFIG_MAPS, POD_GROUPS, PODS, KubeDocumentStore, KubeJobView, Watched, connect
 from agent.app.bootstrap.common import MANAGER, cluster_of, silence_client, wall_clock
-from agent.app.bootstrap.coordinator import OURS, kube_of
+from agent.app.bootstrap.coordinator import OURS, kube_of, wanted
 from agent.app.bootstrap.topics import kafka_of
 from agent.app.gather import Sources, gather
+from agent.app.jobpicture import Picture, picture_of
 from agent.app.settings import Settings
 from agent.app.standing import Evidence, Standing, standing_of
 from agent.domain.events import Record
 from agent.domain.vocab import Millis, NodeName
 from agent.ports import ConfigMap
+from agent.wire import schedulerfile
 from agent.wire.audit import AuditLine
 
 
@@ -67,3 +69,26 @@ async def _ledgers(settings: Settings) -> Sequence[ConfigMap]:
         return await KubeDocumentStore(client, MANAGER, labels=OURS).list()
     finally:
         await client.close()
+
+
+def read_picture(settings: Settings, namespace: str, means: Callable[[str], bool]) -> Picture:
+    """What the API server's objects say of the jobs that `means` says yes to; `namespace` empty: of all of them. Raises
+    Refused, Unavailable, CannotRun.
+    """
+    return asyncio.run(_picture(settings, namespace, means))
+
+
+async def _picture(settings: Settings, namespace: str, means: Callable[[str], bool]) -> Picture:
+    kinds = (
+        Watched(PODS, namespace),
+        Watched(POD_GROUPS, namespace, optional=True),
+        Watched(CONFIG_MAPS, namespace),
+        Watched(CONFIG_MAPS, schedulerfile.NAMESPACE, fields=f"metadata.name={schedulerfile.NAME}"),
+    )
+    client = await connect(kube_of(settings))
+    try:
+        async with KubeJobView(client, kinds, keep=wanted(settings)) as view:
+            objects, findings = await view.snapshot()
+    finally:
+        await client.close()
+    return picture_of(objects, findings, means)
