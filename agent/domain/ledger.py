@@ -109,6 +109,9 @@ class JobLedger:
     life: Incarnation | None = None
     last_recovery: int = 0
     """RecoveryId of the newest recovery; counts up over the job's life."""
+    retry_high: int = 0
+    """The highest RetryTime that readers may have acted on. Others set it back; only a higher one starts who stands at
+    it."""
     courses: tuple[Course, ...] = ()
     done: Mapping[str, Done] = field(default_factory=dict)
     members: tuple[Member, ...] = ()

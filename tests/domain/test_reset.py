@@ -302,11 +302,33 @@ def test_a_foreign_clear_while_unrecovered_is_accepted_and_a_missing_raise_made_
     assert left.info.retry_time == (live_retry if raised is None else raised)
 
 
-def test_a_foreign_clear_of_recovered_entries_is_accepted() -> None:
-    info, recovery = shown(begun(), ResetInfo())
+def test_what_readers_may_have_acted_on_is_passed_by_also_where_somebody_has_set_it_back() -> None:
+    live, recovery = ResetInfo(retry_time=0), begun()
+    first = merge(live, recovery, T0)
+    recovery = recorded(recovery, first, high=4)
+    assert (first.info.retry_time, recovery.retry_base) == (0, 4)
+    well = merge(first.info, after(recovery, (Signal.CODES_GONE, 1)), at(1))
+    assert (well.raised, well.info.retry_time) == (True, 5)
+    failed = after(recovery, (Signal.DEADLINE, 30))
+    shown_failed = merge(first.info, failed, at(30))
+    gone = merge(shown_failed.info, after(recorded(failed, shown_failed), (Signal.DEADLINE, 150)), at(150))
+    assert (gone.info.rank_list, gone.info.retry_time) == ((), 5)
+
+
+@pytest.mark.parametrize(
+    ("live_retry", "raised"), [(5, None), (6, None), (4, 5), (0, 5)], ids=["kept", "raised", "set back", "to nothing"]
+)
+def test_a_foreign_clear_of_recovered_entries_is_accepted_and_a_start_that_it_took_back_made_good(
+    live_retry: int, raised: int | None
+) -> None:
+    """Readers that have seen the recovered list stand at 5 and do not start again at 5; who has not stands at 4."""
+    info, recovery = shown(begun(), ResetInfo(retry_time=4))
     info, recovery = shown(after(recovery, (Signal.CODES_GONE, 1)), info)
-    gone = merge(ResetInfo(rank_list=(), retry_time=0), after(recovery, (Signal.FOREIGN_CLEAR, 2)), at(2))
-    assert (gone.outcome, gone.changed) == (Outcome.LEFT, False)
+    assert info.retry_time == 5
+    cleared = ResetInfo(rank_list=(), retry_time=live_retry)
+    left = merge(cleared, after(recovery, (Signal.FOREIGN_CLEAR, 2)), at(2))
+    assert (left.outcome, left.changed) == (Outcome.LEFT, raised is not None)
+    assert left.info.retry_time == (live_retry if raised is None else raised)
 
 
 def test_a_newer_recovery_takes_the_ranks_of_an_older_one_and_keeps_them() -> None:

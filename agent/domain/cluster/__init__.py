@@ -125,7 +125,7 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
         merge = merged.get(course.recovery.id)
         current = course
         if merge is not None:
-            current = replace(course, recovery=recorded(course.recovery, merge))
+            current = replace(course, recovery=recorded(course.recovery, merge, ledger.retry_high))
             signal = {Outcome.ABSENT: Signal.FOREIGN_CLEAR, Outcome.LEFT: Signal.LEFT}.get(merge.outcome)
             moved = step(current.recovery, signal, now, book.limits.reset) if signal is not None else None
             if moved is not None and signal is Signal.FOREIGN_CLEAR:
@@ -139,7 +139,8 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
                 current = replace(current, recovery=moved.recovery)
         if current.recovery.phase is not Phase.ENDED:
             courses.append(current)
-    after = replace(ledger, courses=tuple(courses))
+    high = max((merge.info.retry_time for merge in merged.values()), default=0)
+    after = replace(ledger, courses=tuple(courses), retry_high=max(ledger.retry_high, high))
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, after))
 
 

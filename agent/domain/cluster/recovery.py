@@ -378,12 +378,14 @@ def leave(draft: Draft, job: Job | None) -> None:
 
 def adopt(draft: Draft, job: Job, info: ResetInfo) -> None:
     """Entries of ours that no ledger knows (it was lost, or another writer put an old list back) leave the document:
-    unrecovered ones would keep the workers dead for ever.
+    unrecovered ones would keep the workers dead for ever. A RetryTime that others have raised is noted.
     """
+    if info.retry_time > draft.ledger.retry_high:
+        draft.ledger = replace(draft.ledger, retry_high=info.retry_time)
     known = [course.recovery.id for course in draft.ledger.courses]
     for one in orphans(info, known):
         entries = [entry for entry in info.rank_list or () if entry.recovery_id == one]
-        course = Course(orphan(one, entries, draft.now), (), "", "")
+        course = Course(orphan(one, entries, draft.now, draft.ledger.retry_high), (), "", "")
         newest = max(draft.ledger.last_recovery, one)
         draft.ledger = replace(draft.ledger, last_recovery=newest, courses=(*draft.ledger.courses, course))
         ranks = tuple(sorted(entry.rank_id for entry in entries))

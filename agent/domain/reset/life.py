@@ -155,10 +155,11 @@ def start(
     )
 
 
-def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis) -> Recovery:
+def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis, high: int = 0) -> Recovery:
     """A recovery for entries of ours that no ledger knows (it was lost): it only leaves.
 
-    Without it an unrecovered entry would keep the workers dead for ever. `entries`: those with that RecoveryId.
+    Without it an unrecovered entry would keep the workers dead for ever. `entries`: those with that RecoveryId; `high`:
+    the highest RetryTime that is known of.
     """
     seen = {entry.status for entry in entries}
     shown = Status.RECOVERED if seen == {Status.RECOVERED} else Status.UNRECOVERED
@@ -173,6 +174,7 @@ def orphan(recovery_id: int, entries: Sequence[RankEntry], now: Millis) -> Recov
         phase_since=now,
         workers_stopped=shown is not Status.RECOVERED,
         shown=shown,
+        retry_base=high,
     )
 
 
@@ -247,7 +249,9 @@ def _enter(recovery: Recovery, phase: Phase, signal: Signal, now: Millis, limits
         case Phase.FAILED:
             return replace(moved, policy=Policy.ISOLATE, deadline=Millis(now + limits.replacement))
         case Phase.LEAVING:
-            stopped = recovery.workers_stopped and signal not in _STARTS_NOTHING
+            # Whoever had not yet looked at the recovered list missed the start, if RetryTime was set back with it.
+            unseen = recovery.phase is Phase.RECOVERED and signal is Signal.FOREIGN_CLEAR
+            stopped = (recovery.workers_stopped or unseen) and signal not in _STARTS_NOTHING
             return replace(moved, deadline=None, workers_stopped=stopped)
         case Phase.ENDED:
             return replace(moved, deadline=None)

@@ -83,24 +83,26 @@ def merge(live: ResetInfo, recovery: Recovery, now: Millis) -> Merge:
         return Merge(live, changed=False, outcome=Outcome.UNCHANGED, status=status)
     were_down = any(entry.status == Status.UNRECOVERED for entry in ours)
     raised = status is Status.RECOVERED and were_down and not _held_back(listed)
-    retry = _next(live.retry_time) if raised else live.retry_time
+    retry = _next(max(live.retry_time, recovery.retry_base)) if raised else live.retry_time
     info = _written(live, listed, retry, now)
     return Merge(info, changed=True, outcome=Outcome.SHOWN, restart_type=HOT_RESET, status=status, raised=raised)
 
 
-def recorded(recovery: Recovery, merged: Merge) -> Recovery:
-    """The recovery as the ledger keeps it after the write went through, or after it was found UNCHANGED."""
+def recorded(recovery: Recovery, merged: Merge, high: int = 0) -> Recovery:
+    """The recovery as the ledger keeps it after the write went through, or after it was found UNCHANGED. `high`: the
+    highest RetryTime that there has been, which somebody may have set back.
+    """
     if merged.outcome not in (Outcome.SHOWN, Outcome.UNCHANGED):
         return recovery
     match merged.status:
         case Status.RECOVERED:
             return replace(recovery, shown=merged.status, workers_stopped=False)
         case Status.UNRECOVERED:
-            return replace(recovery, shown=merged.status, retry_base=merged.info.retry_time)
+            return replace(recovery, shown=merged.status, retry_base=max(merged.info.retry_time, high))
         case _ if recovery.shown:
             return replace(recovery, shown=merged.status)
         case _:
-            return replace(recovery, shown=merged.status, retry_base=merged.info.retry_time)
+            return replace(recovery, shown=merged.status, retry_base=max(merged.info.retry_time, high))
 
 
 def orphans(live: ResetInfo, known: Iterable[int]) -> tuple[int, ...]:
@@ -113,7 +115,7 @@ def _leave(live: ResetInfo, recovery: Recovery, ours: list[RankEntry], now: Mill
     kept = _by_rank(entry for entry in live.rank_list or () if entry.recovery_id != recovery.id)
     if ours:
         starts = any(entry.status != Status.RECOVERED for entry in ours)
-        retry = _next(live.retry_time)
+        retry = _next(max(live.retry_time, recovery.retry_base))
     else:
         # Somebody emptied the list. Raised by them: readers restart and ours is done. Not raised: pods that our
         # entries stopped would wait for ever, so the raise they missed is made good.

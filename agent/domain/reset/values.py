@@ -177,4 +177,4 @@ class Recovery:
     shown: str = ""
     """Status last found in or written to the live object; empty: never seen there."""
     retry_base: int = 0
-    """RetryTime of the live object when the entries were last seen unrecovered; a higher one restarts readers."""
+    """The highest RetryTime so far when the entries were last seen unrecovered; a higher one restarts readers."""
