@@ -45,6 +45,8 @@ class Picture:
     """None: its ConfigMap was not seen, or cannot be read."""
     unread: tuple[str, ...] = ()
     """What could not be read."""
+    volcano: str = "auto"
+    """What the settings say of the plugin: alive, absent, or auto."""
 
 
 def picture_of(

@@ -1,12 +1,17 @@
 """`why job` with the objects of the cluster: what it waits for, asks for, and how the scheduler is configured."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import Command, a_recording
 from kubebuilders import DEMO_JOB, UNSCHEDULED, a_config_map, a_group, a_pod
 from recordlines import write_cluster
+
+from agent.app.cli.jobanswer import job_lines
+from agent.app.jobpicture import picture_of
+from agent.wire.schedulerfile import Scheduler
 
 LABELS = {"fault-scheduling": "maybe"}
 CONF = """\
@@ -98,6 +103,25 @@ def test_what_a_running_job_had_waited_for_is_of_before(call: Command, waits: Pa
     assert "\n    do  " not in out
     assert "    slices    pod demo-1 holds slices (vNPU) of card 1; others may hold the rest\n" in out
     assert "names a plugin volcano-npu_…: Volcano moves no job because of a faulty NPU" in out
+
+
+@pytest.mark.parametrize(
+    ("volcano", "plugin", "said"),
+    [
+        ("absent", "volcano-npu_v7", "the settings say volcano: absent; if the plugin runs all the same"),
+        ("alive", "", "the settings say volcano: alive; so its documents are only compared"),
+        ("auto", "volcano-npu_v7", ""),
+        ("auto", "", ""),
+        ("alive", "volcano-npu_v7", ""),
+        ("absent", "", ""),
+        ("absent", None, ""),
+    ],
+)
+def test_settings_that_say_otherwise_than_the_scheduler_are_told(volcano: str, plugin: str | None, said: str) -> None:
+    picture = picture_of([a_group(), a_pod("demo-0")], (), lambda _: True)
+    scheduler = None if plugin is None else Scheduler(plugin)
+    told = "\n".join(job_lines(replace(picture, scheduler=scheduler, volcano=volcano)))
+    assert ("the settings say" in told, said in told) == (bool(said), True)
 
 
 def test_without_the_objects_it_is_told_without_them(call: Command, waits: Path) -> None:

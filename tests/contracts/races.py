@@ -204,7 +204,8 @@ class RacesContract:
             assert json.loads((await bench.data(RESET))["reset.json"])["RetryTime"] == 0
             bench.event(REQUEST, device=1)
             await bench.advance(31)
-            assert bench.told[-1].reason is Reason.WRITTEN
+            listed = json.loads((await bench.data(RESET))["reset.json"])["RankList"]
+            assert {one["Status"] for one in listed} == {"failed"}
             assert [pod.state for pod in bench.pods.values()] == [KILLED, KILLED]
             await bench.advance(125)
             found = json.loads((await bench.data(RESET))["reset.json"])

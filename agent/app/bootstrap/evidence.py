@@ -5,6 +5,7 @@ The one rule: nothing is written, and no right is used but to read.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from agent.adapters.kafka import KafkaDeadLetters, KafkaJournal, KafkaReportLog
 from agent.adapters.kube import CONFIG_MAPS, POD_GROUPS, PODS, KubeDocumentStore, KubeJobView, Watched, connect
@@ -75,7 +76,7 @@ def read_picture(settings: Settings, namespace: str, means: Callable[[str], bool
     """What the API server's objects say of the jobs that `means` says yes to; `namespace` empty: of all of them. Raises
     Refused, Unavailable, CannotRun.
     """
-    return asyncio.run(_picture(settings, namespace, means))
+    return replace(asyncio.run(_picture(settings, namespace, means)), volcano=settings.volcano)
 
 
 async def _picture(settings: Settings, namespace: str, means: Callable[[str], bool]) -> Picture:

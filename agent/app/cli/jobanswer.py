@@ -27,7 +27,7 @@ def job_lines(picture: Picture | None) -> Iterator[str]:
     for one in picture.jobs:
         yield from _job(one)
     yield "  scheduler"
-    for text in _scheduler(picture.scheduler):
+    for text in (*_scheduler(picture.scheduler), *_disagrees(picture)):
         yield from folded("", text, 0)
 
 
@@ -93,6 +93,17 @@ def _plain_wait(condition: Condition) -> dict[str, object]:
 def _params(scheduler: Scheduler) -> Mapping[str, str]:
     """Every init-param: as given, else what the plugin takes it for."""
     return {name: one.default for name, one in PARAMS.items()} | dict(scheduler.params)
+
+
+def _disagrees(picture: Picture) -> Iterator[str]:
+    """Where the settings state something else of the plugin than the scheduler's configuration."""
+    if picture.scheduler is None:
+        return
+    match picture.volcano, bool(picture.scheduler.plugin):
+        case "absent", True:
+            yield "the settings say volcano: absent; if the plugin runs all the same, its evictions race our recoveries"
+        case "alive", False:
+            yield "the settings say volcano: alive; so its documents are only compared, though nobody may write them"
 
 
 def _scheduler(scheduler: Scheduler | None) -> Iterator[str]:
