@@ -62,6 +62,8 @@ class Contended:
         self.watch = inner.watch
         self.delete = inner.delete
         self.move: Move | None = None
+        self.first: dict[tuple[str, str], Move] = {}
+        """What happens once, right before a write of a document is sent."""
         self.writes: list[ConfigMap] = []
         """Ours, of the three documents."""
         self.lost: list[str] = []
@@ -76,6 +78,8 @@ class Contended:
 
     async def put(self, document: ConfigMap) -> ConfigMap:
         await self._moves(document.namespace, document.name)
+        if (document.namespace, document.name) in self.first:
+            await self.first.pop((document.namespace, document.name))()
         stored = await self._inner.put(document)
         place = (document.namespace, document.name)
         if place in OUR_KEYS:

@@ -277,6 +277,26 @@ class RacesContract:
                 assert is_as_wanted(place, data)
             assert bench.last(place).reason is Reason.WRITTEN
 
+    @pytest.mark.parametrize("place", ALL)
+    async def test_made_by_another_a_moment_before_us_it_is_that_one_that_is_written_to(
+        self, make: Make, place: tuple[str, str]
+    ) -> None:
+        async with await make(**SOLE) as bench:
+
+            async def another() -> None:
+                await bench.hand.delete(*place)
+                made = a_map(*place, {"mine": "1"}, labels={"reset": "true", "team": "blue"})
+                assert await bench.hand.create(made)
+
+            bench.store.first[place] = another
+            await want(bench, place)
+            assert bench.store.first == {}
+            live = await bench.live(place)
+            assert live is not None
+            assert (live["data"]["mine"], live["metadata"]["labels"]["team"]) == ("1", "blue")
+            assert is_as_wanted(place, live["data"])
+            assert bench.store.lost == []
+
     async def test_a_reset_config_that_we_may_not_make_is_waited_for(self, make: Make) -> None:
         async with await make(documents={"reset_config": {"create": False}}) as bench:
             await want(bench, RESET)
