@@ -4,11 +4,22 @@ The one rule: nothing is written, and no right is used but to read.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
+from typing import Any, Final
 
 from agent.adapters.kafka import KafkaDeadLetters, KafkaJournal, KafkaReportLog
-from agent.adapters.kube import CONFIG_MAPS, POD_GROUPS, PODS, KubeDocumentStore, KubeJobView, Watched, connect
+from agent.adapters.kube import (
+    CONFIG_MAPS,
+    POD_GROUPS,
+    PODS,
+    KubeDocumentStore,
+    Watched,
+    connect,
+    listed,
+    trimmed,
+)
 from agent.app.bootstrap.common import MANAGER, cluster_of, silence_client, wall_clock
 from agent.app.bootstrap.coordinator import OURS, kube_of, wanted
 from agent.app.bootstrap.topics import kafka_of
@@ -21,6 +32,9 @@ from agent.domain.vocab import Millis, NodeName
 from agent.ports import ConfigMap
 from agent.wire import schedulerfile
 from agent.wire.audit import AuditLine
+
+PAGE: Final = 500
+"""Objects per page of a list."""
 
 
 def read_services(
@@ -86,10 +100,13 @@ async def _picture(settings: Settings, namespace: str, means: Callable[[str], bo
         Watched(CONFIG_MAPS, namespace),
         Watched(CONFIG_MAPS, schedulerfile.NAMESPACE, fields=f"metadata.name={schedulerfile.NAME}"),
     )
+    keep = wanted(settings)
+    objects: list[Mapping[str, Any]] = []
     client = await connect(kube_of(settings))
     try:
-        async with KubeJobView(client, kinds, keep=wanted(settings)) as view:
-            objects, findings = await view.snapshot()
+        for kind in kinds:
+            async with aclosing(listed(client, kind, PAGE)) as items:
+                objects += [trimmed(item) async for item in items if keep(item)]
     finally:
         await client.close()
-    return picture_of(objects, findings, means)
+    return picture_of(objects, (), means)
