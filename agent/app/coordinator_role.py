@@ -9,7 +9,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 from agent.app.coordinator_app import Coordinator
 from agent.app.deputy import Deputy
@@ -17,11 +16,11 @@ from agent.app.ear import Ear
 from agent.app.lastseen import LastSeen
 from agent.app.node_app import unheard
 from agent.app.policykeep import SHORT, PolicyKeep
+from agent.app.remarks import Remarks
 from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport
-from agent.domain.jobs import FindingCode
-from agent.domain.vocab import HOUR, SECOND, JobId, Millis, NodeName, Reason
+from agent.domain.vocab import HOUR, SECOND, Millis, NodeName, Reason
 from agent.errors import AgentError, BadReport, Verdict
 from agent.ports import DeadLetters, FaultSource, Journal, Now, ObjectFeed, ReportFeed
 from agent.wire.audit import AuditLine, encode_audit
@@ -40,10 +39,6 @@ AUDIT_PATIENCE = 10 * SECOND
 """A journal that takes nothing for so long (ms) holds up no recovery any more; reasons wait here."""
 UNTOLD_LIMIT = 20_000
 """Reasons kept meanwhile; of more the oldest are let go of."""
-JUDGED_AT_ONCE = 100
-"""Jobs whose labels are looked at in one turn of the acting loop."""
-FINDINGS_KEPT = 1000
-"""Findings that are not told again while they are remembered."""
 
 
 @dataclass(slots=True)
@@ -107,9 +102,7 @@ class CoordinatorRole:
         """How often reports and objects have been read."""
         self.acted = 0
         """How often the leader's loop has come round, failures included."""
-        self._findings: dict[str, None] = {}
-        self._unjudged: dict[JobId, None] = {}
-        """Jobs whose labels have not been looked at since they changed."""
+        self._remarks = Remarks(say)
         self._cut: set[NodeName] = set()
         """Nodes whose report has no room for all of their active faults."""
         self._completed = asyncio.Event()
@@ -189,7 +182,7 @@ class CoordinatorRole:
             namespace, name = str(of.get("namespace", "")), str(of.get("name", ""))
             touched = p.world.apply(item) if what == "set" else p.world.delete(kind, namespace, name)
             p.coordinator.touched(touched.jobs, touched.nodes)
-            self._unjudged.update(dict.fromkeys(touched.jobs))
+            self._remarks.touched(touched.jobs)
             version = str(of.get("resourceVersion", "")) if what == "set" else ""
             if kind == "ConfigMap" and p.documents.heard(namespace, name, version):
                 p.coordinator.document_changed(namespace, name)
@@ -247,25 +240,8 @@ class CoordinatorRole:
         """Objects that cannot be read or watched, each once; the list itself must not grow with each change of one."""
         world = self._p.world
         for finding in (*world.findings, *self._p.objects.findings()):
-            self._tell_once(finding)
+            self._remarks.tell(finding)
         world.findings.clear()
-
-    def _tell_settings(self) -> None:
-        """Labels and annotations of jobs that count otherwise than they read; of some jobs a turn."""
-        jobs = self._p.world.book.jobs
-        for job in list(islice(self._unjudged, JUDGED_AT_ONCE)):
-            del self._unjudged[job]
-            for one in jobs.findings_of(job):
-                if one.code in (FindingCode.LABEL_BAD, FindingCode.ANNOTATION_BAD):
-                    self._tell_once(f"{one.code} {one.object}: {one.reason}")
-
-    def _tell_once(self, finding: str) -> None:
-        if finding not in self._findings:
-            self._say(finding)
-        self._findings.pop(finding, None)
-        self._findings[finding] = None
-        while len(self._findings) > FINDINGS_KEPT:
-            del self._findings[next(iter(self._findings))]
 
     def unknown_nodes(self) -> tuple[NodeName, ...]:
         """Nodes that have not reported for UNKNOWN_AFTER."""
@@ -350,7 +326,7 @@ class CoordinatorRole:
             await p.coordinator.step(now)
         await self.flush_audit()
         await self._bury(now)
-        self._tell_settings()
+        self._remarks.judge(p.world.book.jobs)
         self.pulse.steps += 1
 
     async def _bury(self, now: Millis) -> None:
