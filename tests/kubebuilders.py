@@ -81,6 +81,7 @@ def a_group(
     annotations: Mapping[str, str] | None = None,
     min_member: int = 2,
     phase: str = "Running",
+    conditions: Sequence[Mapping[str, Any]] = ({"type": "Scheduled", "status": "True"},),
 ) -> dict[str, Any]:
     """A PodGroup; `owner=""` leaves it without an owner."""
     meta: dict[str, Any] = {
@@ -99,8 +100,18 @@ def a_group(
         "kind": "PodGroup",
         "metadata": meta,
         "spec": {"minMember": min_member},
-        "status": {"phase": phase, "conditions": [{"type": "Scheduled", "status": "True"}]},
+        "status": {"phase": phase, "conditions": list(conditions)},
     }
+
+
+UNSCHEDULED: Mapping[str, Any] = {
+    "type": "Unschedulable",
+    "status": "True",
+    "reason": "JobEnqueueFailed",
+    "message": "too few",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+"""A condition of a PodGroup that waits."""
 
 
 def a_node(

@@ -16,6 +16,7 @@ from agent.app.ear import Ear
 from agent.app.lastseen import LastSeen
 from agent.app.node_app import unheard
 from agent.app.policykeep import SHORT, PolicyKeep
+from agent.app.remarks import Remarks
 from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport
@@ -102,7 +103,7 @@ class CoordinatorRole:
         """How often reports and objects have been read."""
         self.acted = 0
         """How often the leader's loop has come round, failures included."""
-        self._findings: dict[str, None] = {}
+        self._remarks = Remarks(say)
         self._cut: set[NodeName] = set()
         """Nodes whose report has no room for all of their active faults."""
         self._completed = asyncio.Event()
@@ -182,6 +183,7 @@ class CoordinatorRole:
             namespace, name = str(of.get("namespace", "")), str(of.get("name", ""))
             touched = p.world.apply(item) if what == "set" else p.world.delete(kind, namespace, name)
             p.coordinator.touched(touched.jobs, touched.nodes)
+            self._remarks.touched(touched.jobs)
             version = str(of.get("resourceVersion", "")) if what == "set" else ""
             if kind == "ConfigMap" and p.documents.heard(namespace, name, version):
                 p.coordinator.document_changed(namespace, name)
@@ -239,13 +241,8 @@ class CoordinatorRole:
         """Objects that cannot be read or watched, each once; the list itself must not grow with each change of one."""
         world = self._p.world
         for finding in (*world.findings, *self._p.objects.findings()):
-            if finding not in self._findings:
-                self._say(finding)
-            self._findings.pop(finding, None)
-            self._findings[finding] = None
+            self._remarks.tell(finding)
         world.findings.clear()
-        while len(self._findings) > 1000:
-            del self._findings[next(iter(self._findings))]
 
     def unknown_nodes(self) -> tuple[NodeName, ...]:
         """Nodes that have not reported for UNKNOWN_AFTER."""
@@ -335,6 +332,7 @@ class CoordinatorRole:
             await p.coordinator.step(now)
         await self.flush_audit()
         await self._bury(now)
+        self._remarks.judge(p.world.book.jobs)
         self.pulse.steps += 1
 
     async def _bury(self, now: Millis) -> None:

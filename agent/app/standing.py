@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from agent.app.jobpicture import Picture
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
 from agent.domain.events import ActiveFault, DurationTimer, FaultKey, FrequencyCounter, NodeReport, Record
 from agent.domain.ledger import ClusterLedger, JobLedger, Kept, Separation
@@ -99,6 +100,8 @@ class Evidence:
     """What could not be read."""
     at: Millis | None = None
     """When it was read, Unix ms, if those who report are still at work; None: a folder, which may be of long ago."""
+    picture: Picture | None = None
+    """What the objects of the cluster say of the job that is asked for; None: they were not read."""
 
     @property
     def clock(self) -> Millis:

@@ -15,7 +15,7 @@ from agent.domain.jobs.book import Touched
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import NodeName
 from agent.errors import BadDocument
-from agent.wire import isolationfile
+from agent.wire import isolationfile, schedulerfile
 from agent.wire.kubeobjects import RINGS_PREFIX, ConfigMapObject, OwnerJob, items_of, parse_object, rank_table_text
 from agent.wire.ranktablecheck import ambiguity
 from agent.wire.ranktablefile import parse_rank_table
@@ -37,6 +37,8 @@ class World:
     """Keep what `apply` and `delete` brought, to lay it over the next `replace`; needless where every change comes in
     by itself, and then it would hold every object twice."""
     findings: list[str] = field(default_factory=list)
+    scheduler: schedulerfile.Scheduler | None = None
+    """How Volcano's scheduler is configured; None: its ConfigMap was not seen or cannot be read."""
     _base: dict[_Key, Mapping[str, Any]] = field(default_factory=dict)
     _laid: dict[_Key, Mapping[str, Any] | None] = field(default_factory=dict)
     """What the stream has applied or (None) deleted on top of the cluster's own objects."""
@@ -70,6 +72,7 @@ class World:
         self.book.tables.clear()
         self.book.contradictions.clear()
         self.book.node_d.clear()
+        self.scheduler = None
         moved = self._without({_key(item) for item in merged.values() if item is not None})
         for item in merged.values():
             found = self._parse(item, self.findings.append) if item is not None else None
@@ -158,6 +161,11 @@ class World:
         bound = {node for job in jobs.jobs() for node in jobs.nodes_of(job.id)}
         self.book.vanished |= {node for node in bound if jobs.node(node) is None}
 
+    def raw(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """An object as it was given to the last `replace`."""
+        key = (kind, namespace, name)
+        return self._laid[key] if key in self._laid else self._base.get(key)
+
     def keeps(self, item: Mapping[str, Any]) -> bool:
         """Whether a ConfigMap is read here; all others live in the document store."""
         return keeps(item)
@@ -200,6 +208,9 @@ class World:
     ) -> frozenset[NodeName]:
         if found.namespace == isolationfile.NAMESPACE:
             return self._separations(found, tell)
+        if (found.namespace, found.name) == (schedulerfile.NAMESPACE, schedulerfile.NAME):
+            self._scheduler(found, tell)
+            return frozenset()
         if found.namespace == NODE_INFO_NAMESPACE and found.name.startswith(NODE_INFO):
             node = NodeName(found.name.removeprefix(NODE_INFO))
             self.book.node_d.add(node)
@@ -224,6 +235,17 @@ class World:
         self.book.tables[key] = table
         tables[key] = facts_of(table)
         return frozenset()
+
+    def _scheduler(self, found: ConfigMapObject, tell: Callable[[str], None]) -> None:
+        """How Volcano's scheduler is configured: only what the plugin would not take is told."""
+        try:
+            self.scheduler = schedulerfile.parse_scheduler(found.data)
+        except BadDocument as error:
+            self.scheduler = None
+            tell(str(error))
+            return
+        for problem in self.scheduler.problems:
+            tell(f"{schedulerfile.PLACE}: {problem}")
 
     def _separations(self, found: ConfigMapObject, tell: Callable[[str], None]) -> frozenset[NodeName]:
         """ClusterD's policy of manual separation, or its list; a value that cannot be read changes nothing."""
@@ -275,6 +297,8 @@ class World:
         if namespace == isolationfile.NAMESPACE:
             here = {("ConfigMap", namespace, one) for one in (isolationfile.CONFIG, isolationfile.MANUAL_INFO)}
             return Touched(frozenset(), self._without(here - {("ConfigMap", namespace, name)}))
+        if (namespace, name) == (schedulerfile.NAMESPACE, schedulerfile.NAME):
+            self.scheduler = None
         if namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO):
             node = NodeName(name.removeprefix(NODE_INFO))
             self.book.node_d.discard(node)
@@ -299,8 +323,12 @@ def _key(item: Mapping[str, Any]) -> _Key:
 
 
 def keeps(item: Mapping[str, Any]) -> bool:
-    """Whether a ConfigMap is read as an object: rank tables, NodeD's own, and ClusterD's on manual separation."""
+    """Whether a ConfigMap is read as an object: rank tables, NodeD's own, ClusterD's on manual separation, and how
+    Volcano's scheduler is configured.
+    """
     _, namespace, name = _key(item)
+    if (namespace, name) == (schedulerfile.NAMESPACE, schedulerfile.NAME):
+        return True
     if namespace == isolationfile.NAMESPACE and name in (isolationfile.CONFIG, isolationfile.MANUAL_INFO):
         return True
     return name.startswith(RINGS_PREFIX) or (namespace == NODE_INFO_NAMESPACE and name.startswith(NODE_INFO))

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-import yaml
 
 from agent.domain.isolation import FREE_HOURS, NEVER, THRESHOLD, WINDOW_HOURS, Isolation
 from agent.domain.vocab import HOUR, Millis
 from agent.errors import BadDocument
+from agent.wire.plainyaml import plain_yaml
 
 NAMESPACE: Final = "cluster-system"
 CONFIG: Final = "clusterd-config-cm"
@@ -22,7 +22,7 @@ _PLACE: Final = f"ConfigMap {NAMESPACE}/{CONFIG}: {CONFIG_KEY}"
 
 def parse_isolation(data: Mapping[str, str]) -> Isolation:
     """The policy of `clusterd-config-cm`. Raises BadDocument with the field, for a value that ClusterD would refuse."""
-    found = _plain(data.get(CONFIG_KEY, ""))
+    found = plain_yaml(data.get(CONFIG_KEY, ""), _PLACE)
     top = _mapping(found, "")
     enabled = top.get("enabled")
     if not isinstance(enabled, bool):
@@ -34,21 +34,6 @@ def parse_isolation(data: Mapping[str, str]) -> Isolation:
     threshold = _number(separate, "separate.fault_threshold", THRESHOLD)
     free = _number(release, "release.fault_free_hours", FREE_HOURS, NEVER)
     return Isolation(True, Millis(window * HOUR), threshold, None if free == NEVER else Millis(free * HOUR))
-
-
-def _plain(text: str) -> Any:
-    """The YAML as plain values. An alias is refused, for a few of them can stand for more than any memory holds; a tag
-    can make the reader of values fail in any way.
-    """
-    try:
-        has_alias = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader))
-        found = None if has_alias else yaml.safe_load(text)
-    except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        raise BadDocument(f"no YAML that can be read: {type(error).__name__}: {said}", place=_PLACE) from error
-    if has_alias:
-        raise BadDocument("has an alias (*name)", place=_PLACE, hint="write the values out")
-    return found
 
 
 def parse_manual_info(text: str, place: str) -> dict[int, Millis]:

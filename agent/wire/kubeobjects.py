@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent.domain.jobs import Node, Pod, PodGroup, product_of_type
+from agent.domain.jobs.conditions import Condition
 from agent.domain.vocab import NodeName
 from agent.errors import BadDocument
 from agent.wire.kubereader import ObjectReader
@@ -285,11 +286,6 @@ def _pod_group(read: ObjectReader) -> PodGroup:
     place = "metadata.ownerReferences"
     owners = read.items(read.meta, "ownerReferences", place)
     owner = owners[0] if owners else {}
-    conditions = [
-        read.text(item, "type", f"status.conditions[{number}].type")
-        for number, item in enumerate(read.items(status, "conditions", "status.conditions"))
-        if item.get("status") == "True"
-    ]
     return PodGroup(
         namespace=read.namespace,
         name=read.name,
@@ -301,8 +297,24 @@ def _pod_group(read: ObjectReader) -> PodGroup:
         annotations=read.annotations,
         min_member=max(read.integer(spec, "minMember", "spec.minMember"), 0),
         phase=read.text(status, "phase", "status.phase"),
-        conditions=tuple(conditions),
     )
+
+
+def conditions_of(obj: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """The conditions of a PodGroup that are True. Raises BadDocument.
+
+    Apart from `parse_object`: the scheduler words them anew each second, and only who asks reads them.
+    """
+    read = ObjectReader("PodGroup", obj)
+    status = read.mapping(obj, "status", "status")
+    found = []
+    for number, item in enumerate(read.items(status, "conditions", "status.conditions")):
+        place = f"status.conditions[{number}]"
+        if item.get("status") == "True":
+            told = [read.text(item, key, f"{place}.{key}") for key in ("type", "reason", "message")]
+            since = read.time(item, "lastTransitionTime", f"{place}.lastTransitionTime")
+            found.append(Condition(told[0], told[1], told[2], since))
+    return tuple(found)
 
 
 def _node(read: ObjectReader) -> Node:

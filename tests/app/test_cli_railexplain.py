@@ -75,8 +75,8 @@ def test_a_further_code_names_its_rule(call: Command) -> None:
             " with it."
         ),
         (
-            "              ENV_UNKNOWN, what to do: State the HCCL variables in the pod spec or the PodGroup's annotation"
-            " fault-agent/hccl-env."
+            "              ENV_UNKNOWN, what to do: State the HCCL variables in the pod spec or the PodGroup's"
+            " annotation fault-agent/hccl-env."
         ),
     ]
 

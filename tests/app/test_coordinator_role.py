@@ -434,6 +434,22 @@ async def test_an_object_that_cannot_be_read_is_told_once_and_costs_itself() -> 
     await rig.end()
 
 
+async def test_a_label_that_counts_otherwise_than_it_reads_is_told_once_by_the_leader() -> None:
+    rig = CoordinatorRig(objects=[a_node("n1"), a_group(labels={**LABELS, "subHealthyStrategy": "leave"})])
+    rig.follow()
+    await settle(rig, 2)
+    assert rig.said == []
+    await rig.lead()
+    for number in range(3):
+        rig.objects.set(a_pod("demo-0", node="n1", rank_index=0, labels=LABELS, pod_ip=f"10.0.0.{number}"))
+        await settle(rig, 2)
+    told = (
+        f"LABEL_BAD PodGroup {DEMO_JOB}: subHealthyStrategy: 'leave' is none of ignore, graceExit, forceExit, hotSwitch"
+    )
+    assert rig.said == [told]
+    await rig.end()
+
+
 # --- refusals and outages ---------------------------------------------------------------------------------------------
 
 

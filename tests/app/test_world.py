@@ -295,6 +295,29 @@ def test_a_list_that_is_no_object_any_more_stays_as_it_was() -> None:
     assert isolation_of(made)[1] == LISTED
 
 
+def params_of(made: World) -> Mapping[str, str] | None:
+    return None if made.scheduler is None else made.scheduler.params
+
+
+def test_an_init_param_that_the_scheduler_would_not_take_is_a_finding_and_goes_with_its_object() -> None:
+    conf = "configurations: [{name: init-params, arguments: {nslb-version: '3'}}]"
+    config = a_config_map("volcano-scheduler-configmap", {"volcano-scheduler.conf": conf}, namespace="volcano-system")
+    made = world([config])
+    told = "ConfigMap volcano-system/volcano-scheduler-configmap: init-params nslb-version: '3' is not 1.0 or 2.0"
+    assert made.findings == [f"{told}; left out, it is 1.0"]
+    assert made.keeps(config)
+    assert params_of(made) == {"nslb-version": "3"}
+    made.delete("ConfigMap", "volcano-system", "volcano-scheduler-configmap")
+    assert params_of(made) is None
+    made.replace([], [])
+    assert made.findings == []
+    made.apply({**config, "data": {}})
+    assert [one.partition(": ")[2] for one in made.findings] == [
+        "has no key volcano-scheduler.conf (the scheduler reads its tiers and init-params there)"
+    ]
+    assert made.raw("ConfigMap", "volcano-system", "volcano-scheduler-configmap") == {**config, "data": {}}
+
+
 def test_another_config_map_of_clusterd_is_none_of_ours() -> None:
     made = World(ClusterBook("solo", Limits()))
     made.apply(clusterd("statistic-fault-info", {"n1": "x"}))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from readers import EXITED, KILLED, RUNNING, MsrunPod
 from resetjob import Job
 
-from agent.domain.reset import Executor, Policy, Signal
-from agent.wire.resetfile import decode_reset
+from agent.domain.reset import Executor, Policy, ResetInfo, Signal
+from agent.wire.resetfile import decode_reset, encode_reset
 
 VECTORS = json.loads((Path(__file__).parent.parent / "data" / "reset_reader_vectors.json").read_text())
 
@@ -158,6 +158,21 @@ def test_after_a_foreign_clear_stopped_workers_start_once(raised: bool, failed: 
     job.finish()
     assert [(pod.state, pod.starts, pod.kills) for pod in job.pods.values()] == [(RUNNING, 2, 1), (RUNNING, 2, 1)]
     assert (job.raises, job.taskd.restarts) == (0 if raised else 1, 1)
+
+
+def test_a_reader_that_was_asleep_while_others_took_the_start_back_is_started_and_no_other() -> None:
+    job = Job()
+    job.poll()
+    job.begin("n1")
+    job.write()
+    job.poll()
+    job.signal("n1", Signal.CODES_GONE)
+    job.write()
+    job.poll("n1")
+    job.text = encode_reset(ResetInfo(rank_list=(), retry_time=0))  # Volcano, after a restart of the scheduler
+    job.write()
+    job.finish()
+    assert [(pod.state, pod.starts, pod.kills) for pod in job.pods.values()] == [(RUNNING, 2, 1), (RUNNING, 2, 1)]
 
 
 def test_a_leftover_pod_reschedule_does_not_keep_the_workers_waiting_for_a_newer_rank_table() -> None:

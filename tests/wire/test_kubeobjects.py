@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from kubebuilders import CREATED_MS, DEMO_GROUP, DEMO_UID, a_config_map, a_group, a_node, a_pod, an_ascend_job
 
 from agent.domain.jobs import Node, Pod, PodGroup, Product
+from agent.domain.jobs.conditions import Condition
+from agent.domain.vocab import Millis
 from agent.errors import BadDocument
-from agent.wire.kubeobjects import ConfigMapObject, OwnerJob, items_of, parse_object, rank_table_text
+from agent.wire.kubeobjects import (
+    ConfigMapObject,
+    OwnerJob,
+    conditions_of,
+    items_of,
+    parse_object,
+    rank_table_text,
+)
 
 REAL = "huawei.com/AscendReal"
 CONFIG_910 = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
@@ -257,8 +266,45 @@ def test_every_field_of_a_pod_group_is_read() -> None:
         annotations={"c": "d"},
         min_member=2,
         phase="Running",
-        conditions=("Scheduled",),
     )
+
+
+def test_conditions_of_a_pod_group_are_read_where_they_are_true() -> None:
+    group = a_group(phase="Pending")
+    group["status"]["conditions"] = [
+        {"type": "Unschedulable", "status": "False", "reason": "NotEnoughResources"},
+        {
+            "type": "Unschedulable",
+            "status": "True",
+            "reason": "NodePredicateFailed",
+            "message": "0/2 nodes",
+            "lastTransitionTime": "2026-01-01T00:00:05Z",
+        },
+        {"type": "Scheduled", "status": "True"},
+    ]
+    assert conditions_of(group) == (
+        Condition("Unschedulable", "NodePredicateFailed", "0/2 nodes", Millis(1767225605000)),
+        Condition("Scheduled", ""),
+    )
+    assert conditions_of(a_group(phase="Pending") | {"status": None}) == ()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "field"),
+    [
+        ("x", "status.conditions is no list"),
+        ([1], "status.conditions[0] is no mapping"),
+        ([{"status": "True", "message": 1}], "status.conditions[0].message is no text"),
+        ([{"status": "True", "lastTransitionTime": "soon"}], "status.conditions[0].lastTransitionTime"),
+    ],
+)
+def test_a_condition_of_the_wrong_shape_names_its_field(conditions: object, field: str) -> None:
+    group = a_group()
+    group["status"]["conditions"] = conditions
+    with pytest.raises(BadDocument) as bad:
+        conditions_of(group)
+    assert field.partition(" ")[0] in str(bad.value)
+    assert parse_object(group) is not None
 
 
 def test_every_field_of_a_node_is_read() -> None:

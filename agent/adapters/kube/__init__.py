@@ -7,8 +7,9 @@ The one rule: nothing above this package sees the client library; every failure 
 from agent.adapters.kube.access import KubeSettings
 from agent.adapters.kube.announcer import KubeAnnouncer
 from agent.adapters.kube.client import KubeClient, connect
-from agent.adapters.kube.jobview import KubeJobView, usual_kinds
+from agent.adapters.kube.jobview import KubeJobView, trimmed, usual_kinds
 from agent.adapters.kube.lease import KubeLease
+from agent.adapters.kube.listing import listed
 from agent.adapters.kube.resources import CONFIG_MAPS, LEASES, NODES, POD_GROUPS, PODS, Resource, Watched
 from agent.adapters.kube.store import KubeDocumentStore
 from agent.adapters.kube.watch import KubeWatch, Pace
@@ -30,5 +31,7 @@ __all__ = [
     "Resource",
     "Watched",
     "connect",
+    "listed",
+    "trimmed",
     "usual_kinds",
 ]

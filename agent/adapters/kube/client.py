@@ -105,8 +105,11 @@ class KubeClient:
                 self._request(call, call.path, params, None, "", token, timeout) as response,
             ):
                 if response.status == 200:
-                    async with aclosing(self._lines(call, response)) as lines:
-                        yield lines
+                    try:
+                        async with aclosing(self._lines(call, response)) as lines:
+                            yield lines
+                    finally:
+                        _abort(response)
                     return
                 body = await response.content.read(ERROR_LIMIT)
                 if response.status != 401 or attempt == 2 or not await self._access.token.again(token):
@@ -237,6 +240,15 @@ async def connect(settings: KubeSettings) -> KubeClient:
         await client.close()
         raise
     return client
+
+
+def _abort(response: Any) -> None:
+    """End a stream that is not read to its end at once: TLS would wait for the server's goodbye, and who closes the
+    client meanwhile leaves a socket open.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _parsed(call: Call, body: bytes) -> dict[str, Any]:

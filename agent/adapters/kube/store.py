@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from agent.adapters.kube.client import KubeClient
 from agent.adapters.kube.errors import NotFound
+from agent.adapters.kube.listing import listed
 from agent.adapters.kube.resources import CONFIG_MAPS, Watched
 from agent.adapters.kube.watch import USUAL_PACE, KubeWatch, Pace
 from agent.adapters.objects import check, check_key, from_object, to_object
@@ -76,21 +77,11 @@ class KubeDocumentStore:
 
     async def list(self) -> Sequence[ConfigMap]:
         documents: dict[tuple[str, str], ConfigMap] = {}
-        token = ""
-        while True:
-            params = {"limit": str(self._pace.page), **({"continue": token} if token else {})}
-            params |= {
-                name: text
-                for name, text in (("labelSelector", self._watched.labels), ("fieldSelector", self._watched.fields))
-                if text
-            }
-            page = await self._client.call("list", CONFIG_MAPS, self._watched.namespace, params=params)
-            for item in page.get("items") or ():
+        async with aclosing(listed(self._client, self._watched, self._pace.page)) as items:
+            async for item in items:
                 document = _read(item)
                 documents[document.namespace, document.name] = document
-            token = str((page.get("metadata") or {}).get("continue") or "")
-            if not token:
-                return [documents[key] for key in sorted(documents)]
+        return [documents[key] for key in sorted(documents)]
 
     async def watch(self) -> AsyncGenerator[tuple[Literal["set", "gone"], ConfigMap], None]:
         """As the port says. After a gap in the stream a `gone` document has only its names, uid and last version."""

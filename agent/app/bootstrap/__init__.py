@@ -18,7 +18,7 @@ from agent.app.bootstrap.common import (
     wall_clock,
     wishes_of,
 )
-from agent.app.bootstrap.folder import read_evidence
+from agent.app.bootstrap.folder import read_evidence, read_picture
 from agent.app.bootstrap.policies import (
     export_policy,
     policy_folder,
@@ -52,6 +52,7 @@ __all__ = [
     "read_seen",
     "read_evidence",
     "read_objects",
+    "read_picture",
     "read_tables",
     "recorded_day",
     "replay_solo",

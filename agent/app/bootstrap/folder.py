@@ -3,16 +3,23 @@
 The one rule: nothing is removed from a folder but what a demo has made, and only while nobody works there.
 """
 
+import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import orjson
 
+from agent.adapters.clusterfiles import ClusterFiles
+from agent.adapters.directory import DirectoryCabinet
 from agent.adapters.folderlock import FolderLock
 from agent.adapters.recordline import parse_line
 from agent.app.bootstrap.common import AUDIT, LETTERS, STATE, read_audit
+from agent.app.jobpicture import Picture, picture_of
+from agent.app.keep import CABINET as CABINET_PLACE
+from agent.app.keep import kept_of
+from agent.app.solo import OBJECTS
 from agent.app.standing import Evidence, standing_of
 from agent.domain.events import Position, Record
 from agent.domain.vocab import NodeName
@@ -109,6 +116,16 @@ def read_evidence(out: Path) -> Evidence:
     documents = [_document(path, findings) for path in sorted(out.glob("*/fault-agent-*.json"))]
     standing, unread = standing_of(reports, filter(None, documents))
     return Evidence(lines, _letters(out), standing, (*findings, *unread))
+
+
+def read_picture(out: Path, cluster: Path, means: Callable[[str], bool]) -> Picture:
+    """What the cluster's files, and the objects that the run's stream laid over them, say of the jobs that `means` says
+    yes to. Raises CannotRun, Unavailable.
+    """
+    scan = ClusterFiles(cluster, static=True).scan()
+    laid = asyncio.run(DirectoryCabinet(out / STATE / CABINET).load(OBJECTS))
+    on_top = kept_of(laid, f"{CABINET_PLACE}{OBJECTS}").laid if laid is not None else ()
+    return picture_of(scan.objects, scan.findings, means, on_top)
 
 
 def _document(path: Path, findings: list[str]) -> ConfigMap | None:

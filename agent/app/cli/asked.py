@@ -52,6 +52,15 @@ class Asked:
         name = self.ref.rpartition("/")[2] if self.kind == "document" else ""
         return name if name in (RAILS_NAME, CLUSTER_NAME) or name.startswith(JOB_PREFIX) else ""
 
+    def means(self, job: str) -> bool:
+        """Whether that job is asked for."""
+        return self.kind == "job" and self._is(job)
+
+    @property
+    def namespace(self) -> str:
+        """Of the job that is asked for; empty: not told."""
+        return self.ref.partition("/")[0] if self.kind == "job" and "/" in self.ref else ""
+
     def _is_kept(self, line: AuditLine) -> bool:
         """Whether the ledger that is asked for keeps what this decision came to."""
         decision = line.decision

@@ -6,21 +6,25 @@ The one rule: it reads what a run has left, in a folder or on services, and chan
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import click
 
-from agent.app.bootstrap import read_evidence, wall_clock
+from agent.app.bootstrap import read_evidence, read_picture, wall_clock
 from agent.app.cli.answer import blocks, in_order, now, plain, plain_word, rules
 from agent.app.cli.asked import KINDS, Asked, Kind, known
+from agent.app.cli.jobanswer import job_lines, job_plain
 from agent.app.cli.policy import policy_at, policy_option
 from agent.app.cli.rules import Word, asked_for, strangers, words
+from agent.app.cli.solo import CLUSTER_HELP
 from agent.app.settings import load_settings
 from agent.app.standing import Evidence
 from agent.app.telling import letter_of
 from agent.domain.events import FaultKey
 from agent.domain.vocab import HOUR, MINUTE, SECOND, Millis, utc_text
+from agent.errors import AgentError
 from agent.wire.letters import nodes_of
 
 EXIT_FINDINGS = 1
@@ -58,6 +62,11 @@ def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     help="The --out folder of a run, replay or demo.",
 )
 @click.option(
+    "--cluster",
+    type=click.Path(exists=True, path_type=Path),
+    help=f"With --out, for a job: {CLUSTER_HELP} Shows what the job waits for and asks for.",
+)
+@click.option(
     "--config",
     "config",
     type=click.Path(path_type=Path),
@@ -82,6 +91,7 @@ def why(
     kind: str,
     ref: str,
     out: Path | None,
+    cluster: Path | None,
     config: Path | None,
     last: int,
     since: int | None,
@@ -94,28 +104,34 @@ def why(
     reference node/plane/where/code@ms, the front part of one such as n1/chip/2, or a code alone. Codes are taken in
     any case, chip codes also with 0x and without leading zeros. A node is told with the dead letters that name it, a
     document with the faults and jobs behind each write, a fault with every rule that looks at it: what it says, what
-    it has counted, how far that is, until when.
+    it has counted, how far that is, until when. A job is told with what it waits for, what its labels ask for and
+    whether the scheduler has the plugin for NPUs, where the objects of the cluster can be read.
 
     With --config it asks the services of the roles node and coordinator: the audit, reports and dead letter topics,
-    and the ledgers.
+    the ledgers, and for a job its objects.
     """
     asked = Asked(cast(Kind, kind), ref)
-    evidence = _evidence(asked, out, config, last, since)
+    if cluster is not None and (asked.kind != "job" or config is not None):
+        raise click.UsageError("--cluster is for why job with --out")
+    evidence = _pictured(asked, _evidence(asked, out, config, last, since), out or Path(), cluster, config)
     standing = evidence.standing
     for finding in evidence.findings:
         click.echo(f"fault-agent: {finding}", err=True)
     letters = [letter_of(one, Millis(one.timestamp)) for one in evidence.letters if asked.concerns_letter(one)]
     items = in_order([line for line in evidence.lines if asked.concerns(line)], letters)
     said = _rules(asked, evidence, policy_path)
-    there = bool(items or said) or (asked.kind == "node" and ref in standing.reports)
+    seen = bool(evidence.picture and evidence.picture.jobs)
+    there = bool(items or said) or seen or (asked.kind == "node" and ref in standing.reports)
     if as_json:
         rows = [plain(item, standing) for item in items]
         rows += [plain_word(key, word) for key, words_on in said.items() for word in words_on]
+        rows += job_plain(evidence.picture)
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
     elif there:
         if asked.ledger:
             click.echo(f"{ref} is a ledger of the agent: no decision is about it, it keeps what these came to.")
-        click.echo("\n".join((*blocks(items), *now(asked, items, evidence), *rules(said, evidence.clock))))
+        told = (*blocks(items), *now(asked, items, evidence), *rules(said, evidence.clock))
+        click.echo("\n".join((*told, *job_lines(evidence.picture))))
     if not there:
         click.echo(f"fault-agent: {_nothing(asked, evidence)}", err=True)
         raise click.exceptions.Exit(EXIT_FINDINGS)
@@ -154,6 +170,23 @@ def _evidence(asked: Asked, out: Path | None, config: Path | None, last: int, si
     told = "no decision was there to read" if first is None else f"decisions since {utc_text(first)} were read"
     click.echo(f"fault-agent: {told}; --last and --since choose others", err=True)
     return evidence
+
+
+def _pictured(asked: Asked, evidence: Evidence, out: Path, cluster: Path | None, config: Path | None) -> Evidence:
+    """With the objects of the job that is asked for; that they cannot be had is a finding."""
+    if asked.kind != "job" or (cluster is None and config is None):
+        return evidence
+    try:
+        if cluster is not None:
+            picture = read_picture(out, cluster, asked.means)
+        else:
+            from agent.app.bootstrap.evidence import read_picture as read_live
+
+            picture = read_live(load_settings(config, os.environ), asked.namespace, asked.means)
+    except AgentError as error:
+        what = f"objects cannot be read: {error}; what the job waits for and asks for is not told"
+        return replace(evidence, findings=(*evidence.findings, what))
+    return replace(evidence, picture=picture, findings=(*evidence.findings, *picture.unread))
 
 
 def _nothing(asked: Asked, evidence: Evidence) -> str:

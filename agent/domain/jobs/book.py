@@ -88,7 +88,7 @@ class JobBook:
         return self._touch(pod.job, pod.node)
 
     def apply_group(self, group: PodGroup) -> Touched:
-        """Take in a PodGroup; nodes are touched unless only its phase or conditions changed."""
+        """Take in a PodGroup; nodes are touched unless only its phase changed."""
         job = job_id(group.namespace, group.name)
         old = self._groups.get(job)
         if old == group:
@@ -309,6 +309,13 @@ class JobBook:
         """Everything wrong with the objects held now, sorted."""
         return tuple(sorted(set(self._findings())))
 
+    def findings_of(self, job: JobId) -> tuple[Finding, ...]:
+        """What is wrong with one job and its pods, sorted."""
+        view = self._view(job)
+        told = [*view.findings] if view is not None else []
+        told += [one for pod in self.pods_of(job) for one in pod_findings(pod, view is not None)]
+        return tuple(sorted(set(told)))
+
     # --- inside
 
     def _bind(self, pod: Pod, device: int) -> Iterator[Binding]:
@@ -367,4 +374,4 @@ def _owner_key(group: PodGroup) -> Key:
 
 def _facts(group: PodGroup) -> PodGroup:
     """The group without what changes in its everyday life."""
-    return replace(group, phase="", conditions=())
+    return replace(group, phase="")

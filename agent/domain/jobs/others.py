@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from agent.domain.jobs.stated import CANN, HCCL_ENV
+from agent.domain.vocab import RAIL_RETURNED
+
 
 @dataclass(frozen=True, slots=True)
 class OtherKey:
@@ -71,6 +74,32 @@ POD_ANNOTATIONS: Final = (
     "sp-block",
 )
 """Annotations a job takes from its first pod when its PodGroup has none (Volcano plugin/job.go:212)."""
+
+OWN: Final = (
+    "fault-scheduling",
+    "fault-retry-times",
+    "process-recover-enable",
+    "pod-rescheduling",
+    "subHealthyStrategy",
+    "framework",
+    "ring-controller.atlas",
+    "npu-310-strategy",
+    "recover-strategy",
+    "huawei.com/schedule.filter.faultCode",
+    "huawei.com/schedule.filter.faultLevel",
+    AFFINITY,
+    "sp-fit",
+    "huawei.com/schedule_enable_dequeue",
+    "fault-agent/in-place-recovery",
+    "fault-agent/stress-test",
+    "fault-agent/comm-mode",
+    RAIL_RETURNED,
+    HCCL_ENV,
+    CANN,
+)
+"""Keys that are read elsewhere, or of which any value is taken."""
+SHOWN: Final = (*OWN, *(key.name for key in (*OTHER_LABELS, *OTHER_ANNOTATIONS)))
+"""Every label and annotation of a job that somebody reads."""
 
 
 def refused_labels(labels: Mapping[str, str]) -> Iterator[str]:

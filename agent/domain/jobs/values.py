@@ -162,8 +162,6 @@ class PodGroup:
     annotations: Mapping[str, str] = field(default_factory=dict)
     min_member: int = 0
     phase: str = ""
-    conditions: tuple[str, ...] = ()
-    """Types of the conditions whose status is True."""
 
 
 @dataclass(frozen=True, slots=True)

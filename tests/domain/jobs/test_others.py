@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubebuilders import a_pod
 
-from agent.domain.jobs.others import OTHER_ANNOTATIONS, OTHER_LABELS, refused_annotations, refused_labels
+from agent.domain.jobs import Pod
+from agent.domain.jobs.others import OTHER_ANNOTATIONS, OTHER_LABELS, SHOWN, refused_annotations, refused_labels
 from agent.domain.jobs.values import Finding, FindingCode, parse_labels
 from agent.domain.vocab import JobId
+from agent.errors import BadDocument
+from agent.wire.kubeobjects import parse_object
 
 JOB = JobId("train/demo")
 PAGE = (Path(__file__).parents[3] / "docs" / "job-settings.md").read_text(encoding="utf-8")
@@ -27,12 +31,13 @@ def test_the_page_has_every_key_of_others() -> None:
     assert {("label", one.name) for one in OTHER_LABELS} <= named
     assert {("annotation", one.name) for one in OTHER_ANNOTATIONS} <= named
     assert len(ROWS) == len(named) == 32
+    assert sorted(SHOWN) == sorted(key for _, key in named)
 
 
 @pytest.mark.parametrize(("where", "key", "values", "absent", "bad"), ROWS, ids=[row[1] for row in ROWS])
 def test_a_row_of_the_page(where: str, key: str, values: str, absent: str, bad: str) -> None:
     assert absent.strip()
-    good = re.findall(r"`([^`]+)`", values)
+    good = ["x", "7"] if values.strip() == "any" else re.findall(r"`([^`]+)`", values)
     assert good
     assert {value: findings(where, key, value) for value in good} == dict.fromkeys(good, ())
     assert findings(where, key, "") == () or key == "fault-retry-times"
@@ -40,6 +45,44 @@ def test_a_row_of_the_page(where: str, key: str, values: str, absent: str, bad: 
         (found,) = findings(where, key, bad.strip(" `"))
         assert (found.code, found.object) == (CODES[where], "PodGroup train/demo")
         assert found.reason.startswith(f"{key}: ")
+
+
+POLICIES = re.findall(r"^\| `([a-z0-9A-Z-]+)` \| ([0-9–]+) \| ([0-9–]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
+
+
+def test_the_page_has_every_schedule_policy() -> None:
+    (row,) = [one for one in OTHER_ANNOTATIONS if one.name == "huawei.com/schedule_policy"]
+    assert row.words == f"one of {', '.join(name for name, *_ in POLICIES)}"
+    assert len(POLICIES) == 16
+
+
+@pytest.mark.parametrize(("name", "node", "ring", "pod"), POLICIES, ids=[row[0] for row in POLICIES])
+def test_a_schedule_policy_is_taken_and_its_name_says_its_numbers(name: str, node: str, ring: str, pod: str) -> None:
+    assert findings("annotation", "huawei.com/schedule_policy", name) == ()
+    (found,) = findings("annotation", "huawei.com/schedule_policy", f"{name}x")
+    assert found.code is FindingCode.ANNOTATION_BAD
+    if told := re.match(r"chip([0-9]+)-node([0-9]+)", name):
+        assert told.groups() == (ring, node)
+        assert pod.startswith("yes") == name.endswith("-sp")
+
+
+DEVICES = re.findall(r"^\| `([A-Za-z0-9_-]+)` \| ([0-9]+|none, a finding) \| (whole|slice|–) \|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "card", "kind"), DEVICES, ids=[row[0] for row in DEVICES])
+def test_a_name_of_a_device(name: str, card: str, kind: str) -> None:
+    pod = a_pod(devices=(), annotations={"huawei.com/AscendReal": name})
+    if card.startswith("none"):
+        with pytest.raises(BadDocument, match=f"'{name}' is no device name"):
+            parse_object(pod)
+        return
+    found = parse_object(pod)
+    assert isinstance(found, Pod)
+    assert (found.devices, found.virtual) == ((int(card),), kind == "slice")
+
+
+def test_the_page_has_slices_and_whole_devices() -> None:
+    assert [kind for *_, kind in DEVICES] == ["whole", "whole", "whole", "slice", "slice", "–"]
 
 
 @pytest.mark.parametrize("key", [one.name for one in OTHER_LABELS])
