@@ -76,7 +76,7 @@ class Press:
         """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
         self.erasures: Counter[Writer] = Counter()
         """How often which other writer has taken something of ours out of a reset-config."""
-        self._left: dict[JobId, State] = {}
+        self._left: dict[JobId, ConfigMap] = {}
         """Each reset-config as it stood when we last had a hand in it, while a recovery needs it."""
         self._unlabelled: set[JobId] = set()
         self.gone: set[JobId] = set()
@@ -186,10 +186,13 @@ class Press:
         self, job: JobId, stood: ConfigMap | None, found: Mapping[int, Merge], done: Published, now: Millis
     ) -> Iterator[Decision]:
         """What others have taken out since we last had a hand in the document."""
-        left = self._left.pop(job, None) or self._remembered(job, found)
-        loss = erasure(left, self._state(stood)) if left is not None else None
-        if done.live is not None and (state := self._state(done.live)) is not None:
-            self._left[job] = state
+        left = self._left.pop(job, None)
+        if done.live is not None:
+            self._left[job] = done.live
+        if left is not None and stood is not None and left.resource_version == stood.resource_version:
+            return  # nobody else has had a hand in it
+        before = self._remembered(job, found) if left is None else self._state(left)
+        loss = erasure(before, self._state(stood)) if before is not None else None
         if loss is not None:
             self.erasures[loss.writer] += 1
             yield Decision(now, Reason.ERASED, job=job, detail=str(loss), document=done.place)
