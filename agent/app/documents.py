@@ -301,17 +301,8 @@ def render_reset(
         return Rendered(_unchanged(found), detail="")
     owner = owner_reference(job) if job is not None else None
     ids = ", ".join(f"recovery {one} {merged.status or merged.outcome}" for one, merged in found.items())
-    detail = f"{ids}; RetryTime {info.retry_time}{cuts}{_unlabelled(live)}"
+    detail = f"{ids}; RetryTime {info.retry_time}{cuts}"
     return Rendered(Reason.WRITTEN, reset_data(info, restart_type, data), detail, RESET_LABELS, owner)
-
-
-def _unlabelled(live: ConfigMap | None) -> str:
-    """Said of a live object that device-plugin's informer does not see."""
-    if live is None or RESET_LABELS.items() <= live.labels.items():
-        return ""
-    return (
-        "; it has no label reset=true, so device-plugin gives it to no container that mounts the host's folder: add it"
-    )
 
 
 def _unchanged(found: Mapping[int, Merge]) -> Reason:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from contracts.railcontest import BYSTANDER, Arena, RailContest
-from kubeclients import client_of, make_namespace
+from kubeclients import clear, client_of, make_namespace
 from services.harness import KubeEndpoint
 
 from agent.adapters.kube import KubeClient, KubeDocumentStore
@@ -35,7 +35,10 @@ class TestOnTheServer(RailContest):
         async def fresh() -> AsyncIterator[tuple[str, DocumentStore, DocumentStore]]:
             namespace = make_namespace(kube, f"rails-{uuid.uuid4().hex[:8]}")
             one, two = (KubeDocumentStore(client, namespace=namespace) for client in clients)
-            yield namespace, one, two
+            try:
+                yield namespace, one, two
+            finally:  # rail status reads the ledgers of every namespace
+                clear(kube, f"/api/v1/namespaces/{namespace}/configmaps")
 
         def opened() -> AbstractAsyncContextManager[tuple[str, DocumentStore, DocumentStore]]:
             return fresh()
@@ -63,7 +66,7 @@ async def test_rail_status_reads_the_ledger_on_the_server_and_kafka_is_not_asked
     made = await store.put(ConfigMap(namespace, LEDGER_NAME, {LEDGER_KEY: text}, labels=labels))
     try:
         code, out, err = await asyncio.to_thread(status, kube, tmp_path, "of-status")
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, ""), err
         (job,) = json.loads(out)["jobs"]
         (plan,) = job["plans"]
         assert (job["job"], plan["plan"], plan["state"]) == ("train/third", "0123456789ab", "advised")
