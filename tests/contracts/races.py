@@ -369,7 +369,8 @@ class RacesContract:
             await want(bench, place)
             written = bench.last(place)
             assert written.reason is Reason.WRITTEN
-            assert ("label reset=true" in written.detail) is (place == RESET)
+            told = [one.document for one in bench.told if one.reason is Reason.NO_RESET_LABEL]
+            assert told == (["/".join(place)] if place == RESET else [])
             live = await bench.live(place)
             assert live is not None
             assert "labels" not in live["metadata"]
