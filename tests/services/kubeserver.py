@@ -138,6 +138,8 @@ class Kube:
                 f"--service-account-issuer={ISSUER}",
                 f"--token-auth-file={folder / 'tokens.csv'}",
                 "--authorization-mode=RBAC",
+                # As every cluster has it: else no object with a privileged pod is taken, and the link probe needs one.
+                "--allow-privileged=true",
                 "--service-cluster-ip-range=10.0.0.0/24",
                 # Nobody makes the `default` account of a namespace here, so this one would refuse every pod.
                 "--disable-admission-plugins=ServiceAccount",
