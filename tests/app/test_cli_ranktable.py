@@ -211,8 +211,39 @@ def test_the_environment_is_read_from_the_pods_of_the_cluster(tmp_path: Path, le
     assert result.exit_code == (1 if standing == "broken" else 0)
 
 
+def test_servers_that_no_pod_of_the_cluster_belongs_to_are_why_it_is_not_known(tmp_path: Path) -> None:
+    document = a3_document()
+    for server in document["server_list"]:
+        del server["host_ip"]
+    pods = written(tmp_path, "---\n".join(POD.format(n=n, levels="L1:1") for n in range(4)), "pods.yaml")
+    result = run("check", written(tmp_path, json.dumps(document)), "--cluster", pods, "--json")
+    why = (
+        "; 4 of 4 servers have no pod in the cluster (they are matched by the pod's UID, host_ip or the pod's address)"
+    )
+    rules = {one["code"]: one["why"] for one in json.loads(result.stdout)[0]["rules"]}
+    assert rules["HOST_IP_REQUIRED"] == (
+        f"4 places, first /server_list/0/host_ip: needed if HCCL_OP_RETRY_ENABLE is on, which is not known{why}"
+    )
+    assert rules["DEVICE_ID_RANGE"] == f"the devices of 4 of 4 servers are not known{why}"
+
+
+def test_of_a_folder_the_tables_in_it_are_judged(tmp_path: Path) -> None:
+    written(tmp_path, A3_TABLE, "a.json")
+    written(tmp_path, "kind: Pod\napiVersion: v1\nmetadata: {name: p, namespace: train}\n", "b.yaml")
+    written(tmp_path, in_config_map(A3_TABLE), "c.yaml")
+    assert [one["file"].split()[0] for one in answered("check", tmp_path, exit_code=1)] == [
+        str(tmp_path / "a.json"),
+        str(tmp_path / "c.yaml"),
+    ]
+
+
+def test_a_folder_without_a_table_is_wrong_use(tmp_path: Path) -> None:
+    assert "no file of" in str(run("check", tmp_path).exception)
+
+
 def test_tables_given_together_are_those_of_processes_that_share_chips(tmp_path: Path) -> None:
     paths = [written(tmp_path, A3_TABLE, name) for name in ("a.json", "b.json")]
     first, second = answered("check", *paths, exit_code=1)
     assert (first["errors"], {one["code"] for one in second["findings"]}) == (0, {"SHARED_PORT"})
+    assert second["findings"][0]["message"].endswith(f"by {paths[0]} too")
     assert {one["line"] > 0 for one in second["findings"]} == {True}

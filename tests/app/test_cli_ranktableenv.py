@@ -53,14 +53,14 @@ def test_a_file_is_told_variable_by_variable(tmp_path: Path) -> None:
         "  HCCL_OP_RETRY_ENABLE       L1:1, L2:1 (L0 has no effect)",
         "  HCCL_OP_RETRY_PARAMS       unset: MaxCnt:1, HoldTime:5000, IntervalTime:1000",
         "  HCCL_OP_EXPANSION_MODE     HOST",
-        "  HCCL_RDMA_TIMEOUT          invalid: HCCL_RDMA_TIMEOUT: 30 is outside 5 to 20",
+        "  HCCL_RDMA_TIMEOUT          invalid: 30 is outside 5 to 20",
         "  HCCL_RDMA_RETRY_CNT        unset: 7",
         "  HCCL_CONNECT_TIMEOUT       unset: 120 s",
         "  HCCL_INTER_HCCS_DISABLE    unset: FALSE",
         "  ASCEND_RT_VISIBLE_DEVICES  unset: all of the container's",
         "  retry                      yes: L1 (servers) and L2 (super-pods) on",
         "  borrow                     no: HCCL_OP_EXPANSION_MODE is HOST, not the AI CPU",
-        "  flap threshold             30000.0 ms",
+        "  flap threshold             30000.0 ms (assumed: HCCL_RDMA_TIMEOUT not known)",
     ]
 
 
@@ -92,6 +92,12 @@ def test_the_default_of_retry_hangs_on_cann(tmp_path: Path, cann: str, answer: s
     path.write_text("PATH=/bin\n")
     (told,) = json.loads(run("--env", path, "--cann", cann, "--json").stdout)
     assert told["verdicts"]["retry"]["answer"] == answer
+
+
+def test_a_version_that_is_none_is_wrong_use(tmp_path: Path) -> None:
+    result = run("--cluster", pods(tmp_path, "L1:1"), "--cann", "newest")
+    assert result.exit_code == 1
+    assert str(result.exception) == "--cann 'newest' is no version (such as 8.3.RC1)"
 
 
 def test_exactly_one_environment_is_asked_for(tmp_path: Path) -> None:

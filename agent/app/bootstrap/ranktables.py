@@ -5,6 +5,7 @@ The one rule: the bytes of a table come out as they are, whatever they hold.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -34,10 +35,13 @@ class TableText:
 
 
 def read_tables(path: Path) -> list[TableText]:
-    """The table that a file is, or those in the ConfigMaps of a file of Kubernetes objects (YAML or JSON).
+    """The table that a file is, or those in the ConfigMaps of a file of Kubernetes objects (YAML or JSON); of a folder
+    those of its files.
 
     Raises CannotRun when it cannot be read, BadUsage when it holds objects and none of them carries a table.
     """
+    if path.is_dir():
+        return _in_folder(path)
     try:
         with path.open("rb") as file:
             raw = file.read(_LIMIT + 1)
@@ -53,6 +57,18 @@ def read_tables(path: Path) -> list[TableText]:
         hint = f"ascend-operator's is {RINGS_PREFIX}<job> with key {RANK_TABLE_KEY}"
         raise BadUsage(f"{path} holds no ConfigMap with a rank table", hint=hint)
     return found or [TableText(str(path), raw)]
+
+
+def _in_folder(path: Path) -> list[TableText]:
+    found: list[TableText] = []
+    for one in sorted(path.iterdir()):
+        if one.suffix in (".json", ".yaml", ".yml") and one.is_file():
+            # A file of other objects is no fault of the folder.
+            with suppress(BadUsage):
+                found += read_tables(one)
+    if not found:
+        raise BadUsage(f"no file of {path} holds a rank table", hint="they end in .json, .yaml or .yml")
+    return found
 
 
 def _tables(

@@ -106,7 +106,8 @@ def check_command(
         for text, one in zip(texts, opened, strict=True)
     ]
     if len(opened) > 1:
-        for number, more in shared_ports([one.table for one in opened], Mode(mode)).items():
+        named = [(text.name, one.table) for text, one in zip(texts, opened, strict=True)]
+        for number, more in shared_ports(named, Mode(mode)).items():
             checked[number] = _Checked(checked[number].name, with_more(checked[number].inspection, more, most=most))
     if as_json:
         click.echo(orjson.dumps([plain(one.name, one.inspection, mode) for one in checked], option=orjson.OPT_INDENT_2))
@@ -200,7 +201,7 @@ def _line(one: Placed) -> str:
     finding = one.finding
     hint = f"; {finding.hint}" if finding.hint else ""
     by = _BY[finding.by]
-    place = finding.pointer or "/"
+    place = finding.pointer or "the file"
     return f"{one.line}:{one.column}: {finding.severity} {finding.code}: {place}: {finding.message}{hint} [{by}]"
 
 

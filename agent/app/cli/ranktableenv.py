@@ -14,6 +14,7 @@ from agent.app.bootstrap import read_objects
 from agent.app.cli.ranktable import read_env
 from agent.domain import hccl
 from agent.domain.hccl import Eligible, HcclEnv, Seen, Sight, env_from
+from agent.domain.jobs.stated import is_version
 from agent.errors import BadUsage
 
 _PATH: Final = click.Path(path_type=Path)
@@ -38,6 +39,8 @@ def env_command(env_file: Path | None, cluster: Path | None, cann: str, as_json:
 
     A variable that a pod's spec does not show is unknown, not off: a start script may export it.
     """
+    if cann and not is_version(cann):
+        raise BadUsage(f"--cann {cann[:40]!r} is no version", hint="such as 8.3.RC1")
     if (env_file is None) == (cluster is None):
         raise BadUsage("give --env FILE or --cluster PATH", hint="one of them states the environment")
     jobs = {"": {str(env_file): env_from(read_env(env_file), True, cann)}} if env_file is not None else {}
@@ -96,15 +99,22 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _words(seen: Seen[Any], default: str) -> str:
+def _words(name: str, seen: Seen[Any], default: str) -> str:
     match seen.sight:
         case Sight.KNOWN:
             return _shown(seen.value)
         case Sight.UNSET:
             return f"unset: {default}"
         case Sight.INVALID:
-            return f"invalid: {seen.problem}"
+            return f"invalid: {seen.problem.removeprefix(name + ': ')}"
     return f"unknown: not shown, a script may set it (default {default})"
+
+
+def _guessed(env: HcclEnv) -> str:
+    """Why the threshold is not what the timers come to."""
+    timers = {hccl.RDMA_TIMEOUT: env.rdma_timeout, hccl.RDMA_RETRY_CNT: env.rdma_retry_cnt}
+    unread = [name for name, seen in timers.items() if seen.sight in (Sight.INVALID, Sight.UNKNOWN)]
+    return f" (assumed: {' and '.join(unread)} not known)" if unread else ""
 
 
 def _verdicts(env: HcclEnv) -> dict[str, Eligible]:
@@ -117,10 +127,10 @@ _ANSWER: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "un
 def _text(name: str, env: HcclEnv) -> Iterator[str]:
     yield name
     for variable, (seen, default) in _variables(env).items():
-        yield f"  {variable:<26} {_words(seen, default)}"
+        yield f"  {variable:<26} {_words(variable, seen, default)}"
     for what, verdict in _verdicts(env).items():
         yield f"  {what:<26} {_ANSWER[verdict.answer]}: {verdict.why}"
-    yield f"  {'flap threshold':<26} {hccl.flap_threshold_ms(env):.1f} ms"
+    yield f"  {'flap threshold':<26} {hccl.flap_threshold_ms(env):.1f} ms{_guessed(env)}"
 
 
 def _differences(named: Mapping[str, HcclEnv]) -> Iterator[str]:

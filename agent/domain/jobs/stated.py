@@ -41,10 +41,15 @@ def stated_by(annotations: Mapping[str, str]) -> Stated:
     env, problem = _assignments(annotations.get(HCCL_ENV))
     problems = [f"{HCCL_ENV}: {problem}"] if problem else []
     cann = annotations.get(CANN, "")
-    if cann and _VERSION.fullmatch(cann) is None:
+    if cann and not is_version(cann):
         problems.append(f"{CANN}: {cann[:40]!r} is no version such as 8.3.RC1")
         cann = ""
     return Stated(env, cann, tuple(problems))
+
+
+def is_version(text: str) -> bool:
+    """Whether this is a version of CANN, such as 8.3.RC1."""
+    return _VERSION.fullmatch(text) is not None
 
 
 def _assignments(text: str | None) -> tuple[tuple[tuple[str, str], ...] | None, str]:

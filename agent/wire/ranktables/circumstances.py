@@ -4,7 +4,7 @@ The one rule: what is not seen is None, never a default; a rule that needs it is
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.domain.hccl import Expansion, HcclEnv, OpRetry, Sight, env_from
 from agent.domain.jobs import Node, Pod
@@ -23,6 +23,8 @@ class Circumstances:
     """HCCL_INTER_HCCS_DISABLE is true: servers of one super-pod talk over RDMA too."""
     dies: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """server_id -> physical ids on its node, for servers whose node is known."""
+    unmatched: int | None = None
+    """Servers to which no pod of the cluster could be matched; None: nobody looked into a cluster."""
     trouble: tuple[str, ...] = ()
     """Variables that are set to what HCCL would not take."""
 
@@ -66,7 +68,8 @@ def circumstances_in_cluster(
         envs[server.server_id] = env_of(pod)
         if pod.node is not None and pod.node in dies_of:
             dies[server.server_id] = dies_of[pod.node]
-    return circumstances_of((envs.get(server.server_id, HcclEnv()) for server in table.servers), dies)
+    found = circumstances_of((envs.get(server.server_id, HcclEnv()) for server in table.servers), dies)
+    return replace(found, unmatched=sum(server.server_id not in envs for server in table.servers))
 
 
 def _server_of(table: RankTable, pod: Pod) -> Server | None:

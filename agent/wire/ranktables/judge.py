@@ -68,6 +68,16 @@ def _stands(code: TableCode, fact: bool | None, broken: list[Finding], needs: st
     return Judgement(code, Standing.BROKEN, f"{len(broken)} times"), tuple(broken)
 
 
+def _unmatched(table: RankTable, around: Circumstances) -> str:
+    """Why the cluster that was looked into did not tell it."""
+    if not around.unmatched:
+        return ""
+    return (
+        f"; {around.unmatched} of {len(table.servers)} servers have no pod in the cluster (they are matched by the"
+        " pod's UID, host_ip or the pod's address)"
+    )
+
+
 def _host_ip(table: RankTable, around: Circumstances) -> Judged:
     message = "is needed while HCCL_OP_RETRY_ENABLE is on; without it HCCL never retries, and says nothing"
     broken = [
@@ -75,7 +85,7 @@ def _host_ip(table: RankTable, around: Circumstances) -> Judged:
         for number, server in enumerate(table.servers)
         if not is_address(server.host_ip)
     ]
-    needs = "needed if HCCL_OP_RETRY_ENABLE is on, which is not known"
+    needs = f"needed if HCCL_OP_RETRY_ENABLE is on, which is not known{_unmatched(table, around)}"
     return _stands(TableCode.HOST_IP_REQUIRED, around.retry, broken, needs, "operator retry is off")
 
 
@@ -92,7 +102,7 @@ def _device_ip(table: RankTable, around: Circumstances) -> Judged:
         for index, device in enumerate(server.devices)
         if inside and not device.device_ip
     ]
-    needs = "needed if HCCL_INTER_HCCS_DISABLE is true, which is not known"
+    needs = f"needed if HCCL_INTER_HCCS_DISABLE is true, which is not known{_unmatched(table, around)}"
     return _stands(TableCode.DEVICE_IP_REQUIRED, around.rdma_inside, broken, needs, "HCCS is in use in the super-pod")
 
 
@@ -120,6 +130,7 @@ def _backup(table: RankTable, around: Circumstances) -> Judged:
         if not device.backup_device_ip
     ]
     needs = "wanted if HCCL_OP_RETRY_ENABLE has L2 on and operators run on the AI CPU, which is not known"
+    needs += _unmatched(table, around)
     without = "backups are not read: retry between super-pods is off or operators do not run on the AI CPU"
     return _stands(TableCode.NO_BACKUP_CONFIGURED, around.borrow, broken, needs, without)
 
@@ -140,7 +151,8 @@ def _device_id(table: RankTable, around: Circumstances) -> Judged:
     if broken:
         return Judgement(TableCode.DEVICE_ID_RANGE, Standing.BROKEN, f"{len(broken)} times"), broken
     if unknown:
-        why = f"the devices of {len(unknown)} of {len(table.servers)} servers are not known; --cluster tells them"
+        why = f"the devices of {len(unknown)} of {len(table.servers)} servers are not known"
+        why += "; --cluster tells them" if around.unmatched is None else _unmatched(table, around)
         return Judgement(TableCode.DEVICE_ID_RANGE, Standing.NOT_JUDGED, why), ()
     return Judgement(TableCode.DEVICE_ID_RANGE, Standing.HOLDS, "every device is one of its node"), ()
 

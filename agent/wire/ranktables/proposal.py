@@ -21,6 +21,7 @@ from agent.wire.ranktables.judge import Mode, other_product
 
 BORROWING: Final = Circumstances(retry=True, borrow=True, rdma_inside=False)
 """What a backup is for: retry between super-pods, operators on the AI CPU."""
+_BOTH: Final = "give the job both dies of each NPU"
 _OTHER_PRODUCT: Final = "names a product other than A3, and only there the two dies of an NPU stand in for each other"
 
 
@@ -57,7 +58,7 @@ def propose(opened: Opened) -> Proposal:
             written["backup_device_port"] = str(_free_port(pair))
             ports += 1
     text = orjson.dumps(root, option=orjson.OPT_INDENT_2).decode() + "\n"
-    _check_whole(text)
+    _check_whole(text, table)
     return Proposal(text, backups, ports)
 
 
@@ -87,7 +88,7 @@ def _first_address(pair: RankDevice | None, at: str) -> str:
     place = f"{at}/backup_device_ip"
     if pair is None:
         message = "the other die of this NPU is not in the table, so nothing can stand in for it"
-        raise BadDocument(message, place=place, hint="give the job both dies of each NPU")
+        raise BadDocument(message, place=place, hint=_BOTH)
     if not addresses(pair.device_ip):
         message = f"device {pair.device_id}, the other die of this NPU, has no device_ip"
         raise BadDocument(message, place=place, hint="on the server: address_<device id> in /etc/hccn.conf")
@@ -100,23 +101,33 @@ def _free_port(pair: RankDevice | None) -> int:
     return DEFAULT_BACKUP_PORT if main != DEFAULT_BACKUP_PORT else DEFAULT_BACKUP_PORT + 1
 
 
-def _check_whole(text: str) -> None:
+def _check_whole(text: str, table: RankTable) -> None:
     against = [one.finding for one in inspect_table(open_table(text.encode()), BORROWING, Mode.DOC, most=1).found]
     for finding in against:
         if finding.severity == "error" or finding.code in _SPOILS:
-            raise BadDocument(_words(finding), place=finding.pointer or "/", hint=_what_to_do(finding))
+            raise BadDocument(_words(finding), place=finding.pointer or "/", hint=_what_to_do(finding, table))
 
 
 _SPOILS: Final = frozenset({TableCode.BACKUP_PORT_CLASH, TableCode.NO_BACKUP_CONFIGURED, TableCode.BACKUP_NOT_PAIR})
 """Warnings with which a backup would not serve."""
 
 
-def _what_to_do(finding: Finding) -> str:
-    """A backup that is written is never overwritten, for it may be meant; taken away it is proposed."""
+def _what_to_do(finding: Finding, table: RankTable) -> str:
+    """A backup that is written is never overwritten, for it may be meant; in its place one is proposed if it can be."""
     field = finding.pointer.rpartition("/")[2]
+    if field == "backup_device_ip" and not _has_pair(finding.pointer, table):
+        return _BOTH
     if field in ("backup_device_ip", "backup_device_port"):
         return f"take {field} away from this die, and it is proposed anew"
     return "mend the table first; see check"
+
+
+def _has_pair(pointer: str, table: RankTable) -> bool:
+    """Whether the table holds the other die of the one whose field this is."""
+    _, _, server, _, device, _ = pointer.split("/")
+    devices = table.servers[int(server)].devices
+    pair = pair_die(devices[int(device)].device_id)
+    return any(one.device_id == pair for one in devices)
 
 
 def _words(finding: Finding) -> str:

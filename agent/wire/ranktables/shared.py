@@ -13,25 +13,25 @@ from agent.wire.ranktables.judge import Mode, under
 _Card = tuple[str, str]
 
 
-def shared_ports(tables: Sequence[RankTable | None], mode: Mode) -> dict[int, list[Finding]]:
-    """Findings by the number of the table: a port that an earlier table uses on the same card or host.
+def shared_ports(tables: Sequence[tuple[str, RankTable | None]], mode: Mode) -> dict[int, list[Finding]]:
+    """Findings by the number of the (named) table: a port that an earlier one uses on the same card or host.
 
     A port that neither table writes down is HCCL's default, which is a warning: the environment may move it.
     """
-    taken: dict[tuple[_Card, int], tuple[int, bool]] = {}
+    taken: dict[tuple[_Card, int], tuple[str, bool]] = {}
     found: dict[int, list[Finding]] = {}
-    for number, table in enumerate(tables):
+    for number, (name, table) in enumerate(tables):
         if table is None:
             continue
-        mine: dict[tuple[_Card, int], tuple[int, bool]] = {}
+        mine: dict[tuple[_Card, int], tuple[str, bool]] = {}
         for card, port, written, pointer in _uses(table):
             earlier = taken.get((card, port))
-            mine.setdefault((card, port), (number, written))
+            mine.setdefault((card, port), (name, written))
             if earlier is None:
                 continue
             severity: Severity = "error" if written or earlier[1] else "warning"
             what = "is" if written else "is the default and"
-            message = f"{port} {what} used on {card[0]} {card[1][:64]} by table {earlier[0] + 1} too"
+            message = f"{port} {what} used on {card[0]} {card[1][:64]} by {earlier[0][-200:]} too"
             hint = "processes that share a chip need ports of their own"
             found.setdefault(number, []).append(Finding(TableCode.SHARED_PORT, pointer, message, severity, "doc", hint))
         for key, value in mine.items():

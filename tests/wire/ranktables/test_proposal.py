@@ -121,6 +121,13 @@ def test_a_backup_that_does_not_serve_is_not_overwritten_and_once_taken_away_is_
     assert dies(made)[4][field] == dies(a3_document())[4][field]
 
 
+def test_a_backup_whose_die_has_no_other_is_not_said_to_be_proposed_anew() -> None:
+    document = a3_document()
+    document["server_list"][3]["device"].pop()
+    with pytest.raises(BadDocument, match=r"BACKUP_NOT_PAIR: .*give the job both dies of each NPU"):
+        propose(open_table(orjson.dumps(document)))
+
+
 def test_a_proposal_is_its_own_proposal() -> None:
     document = a3_document()
     bare(document)

@@ -27,7 +27,7 @@ def table(ports: dict[str, str] | None = None, *, backups: bool = False) -> Rank
 
 
 def told(*tables: RankTable, mode: Mode = Mode.DOC) -> list[tuple[int, str, str]]:
-    found = shared_ports(tables, mode)
+    found = shared_ports([(f"t{number}.json", one) for number, one in enumerate(tables)], mode)
     return [(number, one.pointer, one.severity) for number, some in found.items() for one in some]
 
 
