@@ -6,8 +6,10 @@ The one rule: a query ends, by itself or killed with all that it started; what i
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from asyncio.subprocess import Process, SubprocessStreamProtocol
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from agent.errors import Unavailable
@@ -34,28 +36,20 @@ class CommandLinkProbe:
         self._command = tuple(command)
         self._timeout_s = timeout_s
         self._env = {"PATH": _PATH, **{name: os.environ[name] for name in _TAKEN_ON if name in os.environ}}
-        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._running: dict[int, _Query] = {}
         self._closed = False
 
     async def ask(self, device: int) -> bytes:
         """See the port."""
         before = self._running.get(device)
-        if before is not None and before.returncode is None:
+        if before is not None and before.process.returncode is None:
             raise Unavailable(f"device {device}: the query before this one cannot be ended; it may wait in the driver")
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(part.replace(DEVICE, str(device)) for part in self._command),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd="/",
-                env=self._env,
-                start_new_session=True,
-            )
+            query = await _started([part.replace(DEVICE, str(device)) for part in self._command], self._env)
         except OSError as error:
             why = error.strerror or error
             raise Unavailable(f"{self._command[0]} cannot be run: {why}", hint="see node.link_probe.command") from error
-        self._running[device] = process
+        self._running[device], process = query, query.process
         if self._closed:
             _kill(process)
         try:
@@ -65,7 +59,7 @@ class CommandLinkProbe:
         except TimeoutError:
             raise Unavailable(f"device {device}: no answer within {self._timeout_s:g} s") from None
         finally:
-            await self._end(device, process)
+            await self._end(device, query)
         if len(answer) > MOST_BYTES:
             raise Unavailable(f"device {device}: an answer of more than {MOST_BYTES} bytes")
         if code:
@@ -75,37 +69,67 @@ class CommandLinkProbe:
     async def close(self) -> None:
         """See the port."""
         self._closed = True
-        for device, process in tuple(self._running.items()):
-            await self._end(device, process)
+        for device, query in tuple(self._running.items()):
+            await self._end(device, query)
 
-    async def _end(self, device: int, process: asyncio.subprocess.Process) -> None:
-        """Kill what is left of a query, also what it started and left behind."""
+    async def _end(self, device: int, query: "_Query") -> None:
+        """Kill what is left of a query, also what it started and left behind. What has left its process group lives on,
+        but no pipe to it is kept: each round would leave more of them open.
+        """
+        process = query.process
         _kill(process)
+        for pipe in map(query.transport.get_pipe_transport, (1, 2)):
+            if pipe is not None:
+                pipe.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(KILL_S):
                 await process.wait()
-        if process.returncode is not None and self._running.get(device) is process:
+        if process.returncode is not None and self._running.get(device) is query:
             del self._running[device]
 
 
-async def _streams(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A command that runs, and what holds our ends of its pipes."""
+
+    process: Process
+    transport: asyncio.SubprocessTransport
+
+
+async def _started(command: Sequence[str], env: Mapping[str, str]) -> _Query:
+    """Raises OSError."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.subprocess_exec(
+        lambda: SubprocessStreamProtocol(limit=MOST_BYTES, loop=loop),
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd="/",
+        env=env,
+        start_new_session=True,
+    )
+    return _Query(Process(transport, protocol, loop), transport)
+
+
+async def _streams(process: Process) -> tuple[bytes, bytes]:
     """Both outputs, read side by side; one that goes beyond MOST_BYTES ends the query."""
     assert process.stdout is not None
     assert process.stderr is not None
     return await asyncio.gather(_upto(process, process.stdout), _upto(process, process.stderr))
 
 
-async def _upto(process: asyncio.subprocess.Process, stream: asyncio.StreamReader) -> bytes:
+async def _upto(process: Process, stream: asyncio.StreamReader) -> bytes:
     read = b""
-    while more := await stream.read(MOST_BYTES + 1 - len(read)):
-        read += more
+    while more := await stream.read(MOST_BYTES + 1):  # to the end also when killed: who stops reading may never see it
+        if len(read) <= MOST_BYTES:
+            read += more
         if len(read) > MOST_BYTES:
             _kill(process)
-            break
     return read
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def _kill(process: Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

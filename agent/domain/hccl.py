@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from agent.errors import BadInput
@@ -254,6 +255,13 @@ def env_from(mapping: Mapping[str, str | None] | None, visible: bool, cann: str 
     the default of HCCL_OP_RETRY_ENABLE hangs.
     """
     given = mapping if mapping is not None else {}
+    return _env_of(tuple((name, given[name]) for name in VARIABLES if name in given), visible, cann)
+
+
+@lru_cache(maxsize=256)
+def _env_of(assignments: tuple[tuple[str, str | None], ...], visible: bool, cann: str) -> HcclEnv:
+    """All pods of a job have the same environment, and a large job has thousands of them."""
+    given = dict(assignments)
 
     def seen(name: str, parse: Callable[[str], T]) -> Seen[T]:
         if name not in given:

@@ -10,7 +10,7 @@ from agent.errors import BadDocument
 
 UP: Final = "up"
 DOWN: Final = "down"
-_LINE: Final = re.compile(r"link status[ \t]*:[ \t]*(up|down)", re.IGNORECASE)
+_LINE: Final = re.compile(r"link status[ \t]*:[ \t]*(up|down)", re.IGNORECASE | re.ASCII)
 
 
 def parse_link_status(raw: bytes) -> str:

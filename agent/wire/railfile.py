@@ -6,7 +6,7 @@ The one rule: the same values always give the same bytes; what cannot be read wh
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,13 +33,17 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
+_Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A number as it was written; a larger one is somebody else's, and could not be written again."""
+
+
 class _Npu(WireModel):
     node: str
-    die: int = Field(ge=0)
-    rank: int = Field(ge=0)
+    die: _Count
+    rank: _Count
     state: str
     faulted: bool = False
-    links: list[int] = Field(default_factory=list)
+    links: list[_Count] = Field(default_factory=list)
     faults: list[str] | None = None
     events: list[str] | None = None
     link_back: str | None = None
@@ -52,7 +56,7 @@ class _Plan(WireModel):
     job_uid: str
     incarnation: str
     at: str
-    rule: int
+    rule: _Count
     reason: str
     faults: list[str]
     events: list[str]
@@ -162,8 +166,10 @@ def validated(model: type[_M], text: str | bytes, place: str) -> _M:
     except orjson.JSONDecodeError as error:
         raise BadDocument(f"not JSON: {error}", place=place) from None
     schema = root.get("schema") if isinstance(root, dict) else None
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise BadDocument(f"schema {schema} is newer than {SCHEMA}", place=f"{place}/schema", hint="upgrade this agent")
+    if isinstance(schema, int | float) and schema > SCHEMA:  # beyond 64 bits it is read as a float
+        raise BadDocument(
+            f"schema {schema:g} is newer than {SCHEMA}", place=f"{place}/schema", hint="upgrade this agent"
+        )
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

@@ -3,9 +3,11 @@
 The one rule: only what the table itself shows is judged; what needs the job's environment is left to who knows it.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from math import gcd
 from typing import Final, Literal
 
@@ -199,6 +201,7 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
     yield from _unequal(table)
     sdids: set[tuple[str, str]] = set()
     left: set[str] = set()
+    parted: set[str] = set()
     before = ""
     for number, server in enumerate(table.servers):
         at = f"/server_list/{number}"
@@ -208,6 +211,7 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
             yield Finding(TableCode.SUPERPOD_MISSING_SERVER, f"{at}/server_id", message)
             continue
         if pod_id in left:
+            parted.add(pod_id)
             message = f"servers of super-pod {pod_id[:128]} are not next to each other"
             yield Finding(TableCode.SUPERPOD_INTERLEAVED, f"{at}/server_id", message, by="doc")
         if before and before != pod_id:
@@ -221,6 +225,18 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
                 message = f"{device.super_device_id[:64]} is twice in super-pod {pod_id[:128]}"
                 yield Finding(TableCode.SDID_DUP, place, message)
             sdids.add((pod_id, device.super_device_id))
+    yield from _rank_runs(table, home, parted)
+
+
+def _rank_runs(table: RankTable, home: Mapping[str, str], told: AbstractSet[str]) -> Iterator[Finding]:
+    """Super-pods whose servers stand together in the file, while their ranks do not follow each other."""
+    first = {min(device.rank_id for device in server.devices): server for server in table.servers if server.devices}
+    order = [home[first[rank].server_id] for rank in sorted(first) if first[rank].server_id in home]
+    runs = Counter(pod_id for pod_id, _ in groupby(order))
+    for number, pod in enumerate(table.super_pods):
+        if runs.pop(pod.super_pod_id, 0) > 1 and pod.super_pod_id not in told:
+            message = f"ranks of super-pod {pod.super_pod_id[:128]} do not follow each other: another's lie between"
+            yield Finding(TableCode.SUPERPOD_INTERLEAVED, f"/super_pod_list/{number}", message, by="doc")
 
 
 def _unequal(table: RankTable) -> Iterator[Finding]:

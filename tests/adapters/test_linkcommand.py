@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -71,6 +72,36 @@ def _gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return state in "ZX"
+
+
+async def test_of_what_left_its_process_group_no_pipe_is_kept(tmp_path: Path) -> None:
+    """A daemon that a query started holds both outputs for as long as it lives."""
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    text = f"#!/bin/sh\nsetsid sh -c 'echo $$ > \"{pids}\"; exec sleep 1000' &\necho 'link status: UP'\n"
+    probe = asking(tmp_path, text, timeout_s=1.5)
+    before = _pipes()
+    started = asyncio.create_task(asyncio.to_thread(pids.read_text))
+    with pytest.raises(Unavailable, match=r"^device 0: no answer within 1\.5 s$"):
+        await probe.ask(0)
+    daemon = int(await started)
+    await asyncio.sleep(0)  # the loop closes a pipe in its next turn
+    assert not _gone(daemon)
+    os.kill(daemon, signal.SIGKILL)
+    assert _pipes() == before
+
+
+def _pipes() -> set[str]:
+    """Pipes that this process holds an end of."""
+    names = (_target(entry) for entry in Path("/proc/self/fd").iterdir())
+    return {name for name in names if name.startswith("pipe:")}
+
+
+def _target(entry: Path) -> str:
+    try:
+        return str(entry.readlink())
+    except FileNotFoundError:  # the listing's own
+        return ""
 
 
 @pytest.mark.parametrize("where", ["", " >&2"], ids=["answer", "complaint"])

@@ -52,7 +52,7 @@ def test_for_machines_every_code_of_an_answer_is_in_the_rules(call: Command) -> 
         "RETRY_L0_IGNORED",
         "RDMA_TIMER_INVALID",
     }
-    assert set(RailCode) - codes == warnings | {"LEDGER_FULL"}
+    assert set(RailCode) - codes == warnings
 
 
 @pytest.mark.parametrize("word", ["22", "BACKUP_LINK_UNKNOWN", "backup_link_unknown"])

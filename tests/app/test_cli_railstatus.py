@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,18 @@ def test_a_ledger_that_cannot_be_read_is_told_and_costs_the_exit_code(
     assert code == 1
     assert out.startswith("The ledger of borrowed NPUs cannot be read: no borrow is planned until")
     assert "fault-agent-rails" in err
+
+
+def test_what_an_unreadable_ledger_holds_is_unknown_and_not_nothing(call: Command, night: Path, tmp_path: Path) -> None:
+    shutil.copytree(night, tmp_path / "out")
+    place = tmp_path / "out" / "fault-agent" / "fault-agent-rails.json"
+    whole = json.loads(place.read_text())
+    place.write_text(json.dumps({**whole, "data": {"ledger.json": '{"schema":2}'}}))
+    _, out, _ = call("rail", "status", "--out", tmp_path / "out", "--json")
+    found = json.loads(out)
+    assert (found["ledger"], found["held"], found["room"]["used"]) == ("unreadable", None, None)
+    _, out, _ = call("rail", "status", "--out", tmp_path / "out")
+    assert out.splitlines()[1] == f"{JOB}  what it holds is not known"
 
 
 def test_a_folder_and_services_are_not_asked_together(call: Command, night: Path) -> None:

@@ -33,6 +33,7 @@ def test_a_link_is_up_or_down(answer: bytes, state: str) -> None:
         (b"link status:\n", "'link status:'"),
         (b"link status: UP DOWN\n", "'link status: UP DOWN'"),
         (b"link status: UPPER\n", "UPPER"),
+        ("lin\u212a status: UP\n".encode(), "status: UP"),  # KELVIN SIGN, a k to who folds case in Unicode
         (b"link status: UP\nlink status: DOWN\n", "UP\\\\nlink status: DOWN"),
         (b"warning: driver is old\nlink status: UP\n", "warning: driver is old"),
         (b"Speed: 200000 Mb/s\n", "Speed"),

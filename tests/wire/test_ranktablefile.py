@@ -160,6 +160,12 @@ def swap(document: dict[str, Any], one: int, two: int) -> None:
     servers[one], servers[two] = servers[two], servers[one]
 
 
+def swap_ranks(document: dict[str, Any], one: int, two: int) -> None:
+    servers = document["server_list"]
+    for mine, theirs in zip(servers[one]["device"], servers[two]["device"], strict=True):
+        mine["rank_id"], theirs["rank_id"] = theirs["rank_id"], mine["rank_id"]
+
+
 def test_the_documented_table_has_nothing_wrong() -> None:
     assert validate(parse_rank_table(A3_TABLE)) == ()
 
@@ -335,6 +341,14 @@ FINDINGS: list[tuple[str, Callable[[dict[str, Any]], object], list[tuple[str, st
         [
             ("SUPERPOD_INTERLEAVED", "/server_list/2/server_id", "error"),
             ("SUPERPOD_INTERLEAVED", "/server_list/3/server_id", "error"),
+        ],
+    ),
+    (
+        "super-pods whose ranks are interleaved",
+        lambda d: swap_ranks(d, 1, 2),
+        [
+            ("SUPERPOD_INTERLEAVED", "/super_pod_list/0", "error"),
+            ("SUPERPOD_INTERLEAVED", "/super_pod_list/1", "error"),
         ],
     ),
 ]

@@ -108,13 +108,13 @@ def _told(standing: Standing, jobs: Sequence[JobRails], asked: str | None) -> It
     for number, one in enumerate(jobs):
         if number:
             yield ""
-        yield from _job(one)
+        yield from _job(one, unread=standing.rails_unread)
 
 
-def _job(one: JobRails) -> Iterator[str]:
+def _job(one: JobRails, *, unread: bool) -> Iterator[str]:
     held = sum(len(plan.npus) for plan in one.held)
     left = "" if one.left is None else f", {one.left} of its {one.npus} left"
-    yield f"{one.job}  {held} NPUs held{left}"
+    yield f"{one.job}  " + ("what it holds is not known" if unread else f"{held} NPUs held{left}")
     for plan in one.held:
         yield from _plan(one, plan)
     for watched in one.watched:
@@ -168,8 +168,8 @@ def _plain(standing: Standing, jobs: Sequence[JobRails]) -> dict[str, Any]:
     known = "unreadable" if standing.rails_unread else "absent" if standing.rails is None else "read"
     return {
         "ledger": known,
-        "held": ledger.held,
-        "room": {"used": weight(ledger), "of": MAX_BYTES},
+        "held": None if standing.rails_unread else ledger.held,
+        "room": {"used": None if standing.rails_unread else weight(ledger), "of": MAX_BYTES},
         "jobs": [_plain_job(one) for one in jobs],
     }
 

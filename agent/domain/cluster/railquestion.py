@@ -145,9 +145,4 @@ def _link_facts(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[No
 
 
 def _owners(book: ClusterBook, nodes: tuple[NodeName, ...]) -> dict[tuple[NodeName, int], JobId]:
-    return {
-        (node, device): binding.job
-        for node in nodes
-        for device in book.jobs.devices_of_node(node)
-        for binding in book.jobs.bindings(node, device)
-    }
+    return {(node, device): job for node in nodes for device, job in book.jobs.owners_on(node).items()}

@@ -188,6 +188,11 @@ class JobBook:
         found = [binding for pod in self._pods.holders(node, device) for binding in self._bind(pod, device)]
         return tuple(sorted(found, key=lambda binding: (binding.job, binding.pod.name)))
 
+    def owners_on(self, node: NodeName) -> dict[int, JobId]:
+        """The job of each device of the node that one holds; of several one whose pod still runs, the last by name."""
+        pods = [(not pod.ended, pod.job, pod.bound) for pod in self._pods.on_node(node) if pod.job is not None]
+        return {device: job for _, job, bound in sorted(pods) if job in self._groups for device in bound}
+
     def devices_of(self, job: JobId, node: NodeName) -> tuple[int, ...]:
         """Physical ids that the job's pods hold on the node, ascending."""
         return tuple(sorted({device for pod in self._pods.on_node(node) if pod.job == job for device in pod.bound}))

@@ -105,6 +105,9 @@ class Seat:
         return f"rank {self.rank} ({self.node or self.server.server_id} device {self.device.device_id})"
 
 
+MOST_ENDS: Final = 200_000
+"""Ends of links (two each) that are looked at in one plan. The book of NPUs has room for half of that, and a leaf
+switch under many nodes of a large job has millions, which would keep a coordinator busy past its lease."""
 _UNKNOWN_ENV: Final = HcclEnv()
 
 
@@ -120,6 +123,10 @@ class Case:
     """Dies that a fault holds down, of this window also those that were set aside as a flap."""
     moved: frozenset[tuple[int, int]]
     """Links that this life of the job already has on the backup side."""
+    _seats: dict[int, Seat | None] = field(default_factory=dict, repr=False, compare=False)
+    _columns: dict[int, list[tuple[int, str | None]]] = field(default_factory=dict, repr=False, compare=False)
+    _peers: dict[tuple[int, str | None], tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """All three are worked out once: each rule asks again for ranks, and a large job has thousands at the other end."""
     faulted: tuple[Seat, ...] = field(init=False)
     """Ranks whose own die failed, ascending."""
     changes: tuple[tuple[int, int], ...] = field(init=False)
@@ -128,17 +135,28 @@ class Case:
     """Ranks that must move because a faulted one does, ascending; those faulted themselves left out."""
     involved: tuple[Seat, ...] = field(init=False)
     """Every rank of the plan, ascending."""
+    nodes: tuple[NodeName, ...] = field(init=False)
+    """Their nodes, each once, by name."""
+    too_wide: int = field(init=False)
+    """Ends of links that would change, when they are more than MOST_ENDS: the links are then not listed. Else 0."""
 
     def __post_init__(self) -> None:
         seats = {seat.rank: seat for seat in map(self.seat_of, self.faults) if seat is not None}
-        pairs = {link_of(rank, peer) for rank, seat in seats.items() for peer in self.peers(seat)} - self.moved
-        ends = sorted({rank for link in pairs for rank in link} - set(seats))
+        peers = {rank: self.peers(seat) for rank, seat in seats.items()}
+        ends = sum(map(len, peers.values()))
+        too_wide = ends if ends > MOST_ENDS else 0
+        pairs = {link_of(rank, peer) for rank, found in ({} if too_wide else peers).items() for peer in found}
+        pairs -= self.moved
+        far = sorted({rank for link in pairs for rank in link} - set(seats))
         faulted = tuple(seats[rank] for rank in sorted(seats))
-        others = tuple(seat for seat in map(self.seat, ends) if seat is not None)
+        others = tuple(seat for seat in map(self.seat, far) if seat is not None)
+        involved = tuple(sorted((*faulted, *others), key=lambda seat: seat.rank))
         object.__setattr__(self, "faulted", faulted)
         object.__setattr__(self, "changes", tuple(sorted(pairs)))
         object.__setattr__(self, "other_ends", others)
-        object.__setattr__(self, "involved", tuple(sorted((*faulted, *others), key=lambda seat: seat.rank)))
+        object.__setattr__(self, "involved", involved)
+        object.__setattr__(self, "nodes", tuple(sorted({seat.node for seat in involved})))
+        object.__setattr__(self, "too_wide", too_wide)
 
     def without(self, settled: frozenset[RailFault | None]) -> "Case":
         """The same case when these faults need nothing more."""
@@ -172,11 +190,11 @@ class Case:
 
     def seat(self, rank: int) -> Seat | None:
         """A rank's place, or None when the table does not hold it."""
-        found = self.q.table.seat(rank) if self.q.table is not None else None
-        if found is None:
-            return None
-        server, device = found
-        return Seat(rank, self.q.servers.get(server.server_id, NodeName("")), server, device)
+        if rank not in self._seats:
+            found = self.q.table.seat(rank) if self.q.table is not None else None
+            node = self.q.servers.get(found[0].server_id, NodeName("")) if found is not None else NodeName("")
+            self._seats[rank] = None if found is None else Seat(rank, node, *found)
+        return self._seats[rank]
 
     def peers(self, seat: Seat) -> tuple[int, ...]:
         """Ranks it talks to over RDMA: as given, else the same device id in every other logical super-pod.
@@ -189,16 +207,24 @@ class Case:
             return tuple(sorted(set(self.q.peers.get(seat.rank, ())) - {seat.rank}))
         if table is None or table.effective_mode() == "ai_server":
             return ()
-        by_rdma = self.env(seat.node).inter_hccs_disable.value is True
         home = table.super_pod_of(seat.server.server_id)
-        found = []
-        for rank in table.same_device(seat.device.device_id):
-            place = table.seat(rank)
-            if place is None or place[0].server_id == seat.server.server_id:
-                continue
-            if by_rdma or table.super_pod_of(place[0].server_id) != home:
-                found.append(rank)
-        return tuple(found)
+        found = self._elsewhere(table, seat.device.device_id, home)
+        if self.env(seat.node).inter_hccs_disable.value is True:
+            column = table.same_device(seat.device.device_id)
+            near = {rank for rank in column if (at := table.seat(rank)) and at[0].server_id != seat.server.server_id}
+            return tuple(sorted(near | set(found)))
+        return found
+
+    def _elsewhere(self, table: RankTable, device: int, home: str | None) -> tuple[int, ...]:
+        """Ranks on that device id outside a super-pod; the failed dies of one super-pod share them."""
+        if device not in self._columns:
+            seats = ((rank, table.seat(rank)) for rank in table.same_device(device))
+            self._columns[device] = [
+                (rank, table.super_pod_of(at[0].server_id)) for rank, at in seats if at is not None
+            ]
+        if (device, home) not in self._peers:
+            self._peers[device, home] = tuple(rank for rank, pod in self._columns[device] if pod != home)
+        return self._peers[device, home]
 
     def own(self) -> tuple[Reservation, ...]:
         """The ledger's entries of this life of the job, closed ones too."""
@@ -233,7 +259,7 @@ def open_case(question: RailQuestion) -> Case:
 
 def node_envs(case: Case) -> Iterator[tuple[NodeName, HcclEnv]]:
     """Each involved node once, by name, with its HCCL variables."""
-    for node in sorted({seat.node for seat in case.involved}):
+    for node in case.nodes:
         yield node, case.env(node)
 
 

@@ -159,6 +159,7 @@ RULES: Final[tuple[Rule, ...]] = (
             RailCode.PEER_PORT_CLASH: "as rule 17",
             RailCode.PEER_BACKUP_NOT_VISIBLE: "as rule 18",
             RailCode.PEER_BACKUP_LINK_UNKNOWN: "as rule 22",
+            RailCode.LEDGER_FULL: "they are more than the ledger can hold",
         },
     ),
     Rule(

@@ -5,7 +5,7 @@ only where what HCCL needs for a borrow holds, and no link of what returned is k
 (hccl_communicator_host.cc:9131-9140, opretry_agent.cc:805-818)
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -23,17 +23,21 @@ def named(entries: Iterable[Reservation], word: str) -> tuple[Reservation, ...]:
     return tuple(entry for entry in entries if word in (entry.plan, entry.id))
 
 
-def doubt(question: RailQuestion, entries: Iterable[Reservation]) -> str:
+def doubt(question: RailQuestion, entries: Collection[Reservation]) -> str:
     """Why the return of these reservations cannot have worked, or empty. `question`: all that bears on the job, with
     no fault in it.
     """
     # As if the links were still to be made: every end of them is asked as a failed rank whose fault has ended.
-    bare = replace(question, ledger=RailLedger(), faults=())
+    peers: dict[int, set[int]] = {}
+    for entry in entries:
+        for one, other in entry.links:
+            peers.setdefault(one, set()).add(other)
+            peers.setdefault(other, set()).add(one)
+    with_whom = {rank: tuple(sorted(found)) for rank, found in peers.items()}
+    bare = replace(question, ledger=RailLedger(), faults=(), peers=with_whom)
     empty = open_case(bare)
     ends = []
-    for rank in sorted(
-        {rank for entry in entries for rank in (entry.rank, *(r for link in entry.links for r in link))}
-    ):
+    for rank in sorted({entry.rank for entry in entries} | set(peers)):
         seat = empty.seat(rank)
         if seat is None:
             return f"no completed rank table lists rank {rank}"

@@ -7,7 +7,19 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.domain.hccl import RetryParams
-from agent.domain.rail.case import BorrowPolicy, Case, CommMode, Hit, HitKind, Hits, Seat, Strictness, node_envs, refuse
+from agent.domain.rail.case import (
+    MOST_ENDS,
+    BorrowPolicy,
+    Case,
+    CommMode,
+    Hit,
+    HitKind,
+    Hits,
+    Seat,
+    Strictness,
+    node_envs,
+    refuse,
+)
 from agent.domain.rail.words import RailCode
 from agent.domain.ranktable import addresses
 from agent.domain.vocab import NodeName
@@ -176,7 +188,10 @@ _PEER_TESTS: Final = (
 
 
 def peer_preconditions(case: Case) -> Hits:
-    """Rule 24: rules 14 to 18 and 22 for every rank at the other end."""
+    """Rule 24: rules 14 to 18 and 22 for every rank at the other end, unless they are more than the book can hold."""
+    if case.too_wide:
+        detail = f"{case.too_wide} ends of links would change, {MOST_ENDS} are looked at; the ledger holds fewer"
+        return (refuse(RailCode.LEDGER_FULL, detail),)
     found = ((code, test(case, seat)) for code, test in _PEER_TESTS for seat in case.other_ends)
     return tuple(refuse(code, detail) for code, detail in found if detail)
 

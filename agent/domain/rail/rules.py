@@ -50,7 +50,7 @@ def unknown_target(case: Case) -> Hits:
             continue  # 2.0 has no server list to look in, and rule 5 refuses it; what is on no die has no rank
         elif (seat := case.seat_of(fault)) is None:
             detail = f"{fault.place} is not in the job's rank table"
-        elif lost := [rank for rank in case.peers(seat) if case.seat(rank) is None]:
+        elif lost := [rank for rank in case.peers(seat) if case.seat(rank) is None] if q.peers is not None else []:
             detail = f"peer {lost[0]} of {seat} is not in the job's rank table"
         else:
             continue
@@ -70,7 +70,7 @@ def already_done(case: Case) -> Hits:
             continue
         plan = answered.get(fault.event or fault.ref)
         seat = case.seat_of(fault)
-        peers = case.peers(seat) if seat is not None else ()
+        peers = case.peers(seat) if seat is not None and moved else ()
         if plan is not None:
             hits.append(set_aside(RailCode.ALREADY_DONE, fault, f"{fault.ref} was answered by plan {plan}"))
         elif seat is not None and peers and all(link_of(seat.rank, peer) in moved for peer in peers):
@@ -212,17 +212,20 @@ def expansion_mode(case: Case) -> Hits:
 
 def env_mismatch(case: Case) -> Hits:
     """Rule 13: the variables in force differ between nodes of the plan; links between them are then not set up."""
-    first: tuple[str, HcclEnv] | None = None
+    first: dict[str, tuple[str, object]] = {}  # of each variable the first node on which it is known
+    agreeing: HcclEnv | None = None
     hits = []
     for node, env in node_envs(case):
         hits += [
             refuse(RailCode.ENV_MISMATCH, f"{name} differs between the job's pods on {node}") for name in env.differs
         ]
-        if first is None:
-            first = node, env
+        if env == agreeing:
             continue
-        theirs = in_force(first[1])
-        for name, mine in in_force(env).items():
-            if mine is not None and theirs[name] is not None and mine != theirs[name]:
-                hits.append(refuse(RailCode.ENV_MISMATCH, f"{name} differs between {first[0]} and {node}"))
+        known = {name: value for name, value in in_force(env).items() if value is not None}
+        against = {name: first.setdefault(name, (node, value)) for name, value in known.items()}
+        unlike = [name for name, value in known.items() if value != against[name][1]]
+        hits += [
+            refuse(RailCode.ENV_MISMATCH, f"{name} differs between {against[name][0]} and {node}") for name in unlike
+        ]
+        agreeing = agreeing if unlike else env
     return tuple(hits)

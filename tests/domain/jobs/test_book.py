@@ -111,6 +111,18 @@ def test_a_binding_lasts_until_the_pod_is_replaced_gone_or_succeeded(pod: dict[s
     assert bool(book.bindings(N1, 0)) is bound
 
 
+def test_of_two_jobs_on_one_device_the_one_whose_pod_has_not_ended_owns_it() -> None:
+    """A pod that a fault ended stays bound until it is replaced, and its devices may be given away before."""
+    ended = a_pod("z-0", uid="uid-z", group="z", phase="Failed", exit_code=1)
+    book = a_book(*the_demo(), a_group("z"), ended)
+    assert book.owners_on(N1) == {0: JOB, 1: JOB, 2: JOB, 3: JOB}
+    apply(book, a_pod("z-0", uid="uid-z", group="z"))
+    assert set(book.owners_on(N1).values()) == {"train/z"}, "both run: the last by name"
+    book.remove_pod("train", "z-0")
+    assert book.owners_on(N1)[0] == JOB
+    assert book.owners_on(NodeName("n9")) == {}
+
+
 def test_a_pod_that_is_gone_holds_nothing() -> None:
     book = a_book(*the_demo())
     assert book.remove_pod("train", "demo-0") == Touched(frozenset({JOB}), frozenset({N1}))

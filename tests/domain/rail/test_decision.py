@@ -28,7 +28,7 @@ from agent.domain.rail.words import (
     advice_for,
     code_advice,
 )
-from agent.domain.ranktable import RankTable
+from agent.domain.ranktable import RankDevice, RankTable, Server, SuperPod
 from agent.domain.vocab import JobId, Millis, NodeName
 
 N0, N1, N2, N3 = NODES
@@ -208,6 +208,17 @@ RULE_CASES: list[tuple[str, RailQuestion, tuple[str, int, str]]] = [
         ("Refuse", 13, "ENV_MISMATCH"),
     ),
     ("13 L2 off at a peer", question(fault(), env=envs(N3, HCCL_OP_RETRY_ENABLE="")), ("Refuse", 13, "ENV_MISMATCH")),
+    (
+        "13 timers, hidden on the first node of the plan",
+        question(
+            fault(),
+            env={
+                N0: env_from(GOOD_ENV | {"HCCL_INTER_HCCS_DISABLE": "FALSE"}, visible=False),
+                **{n: env_from(GOOD_ENV | {"HCCL_RDMA_TIMEOUT": t}, visible=True) for n, t in ((N2, "18"), (N3, "19"))},
+            },
+        ),
+        ("Refuse", 13, "ENV_MISMATCH"),
+    ),
     ("13 timers", question(fault(), env=envs(N2, HCCL_RDMA_TIMEOUT="18")), ("Refuse", 13, "ENV_MISMATCH")),
     ("14 host_ip", question(fault(), table=no_host(0)), ("Refuse", 14, "HOST_IP_MISSING")),
     ("14 mode unknown", question(fault(), comm_mode=CommMode.UNKNOWN), ("Refuse", 14, "COMM_MODE_UNKNOWN")),
@@ -448,6 +459,40 @@ def test_the_advice_never_speaks_of_an_automatic_return() -> None:
 def test_every_refusal_says_what_to_do() -> None:
     refusals = {case[2][2] for case in RULE_CASES if case[2][0] == "Refuse"} | {"LEDGER_FULL"}
     assert [code for code in sorted(refusals) if not code_advice(RailCode(code))] == []
+
+
+def every_die_alone(count: int) -> RailQuestion:
+    """As many servers of one die, each its own super-pod, and the link of each is down."""
+    servers = tuple(
+        Server(f"s{n}", f"10.0.{n >> 8}.{n & 255}", devices=(RankDevice(0, n, super_device_id="0"),))
+        for n in range(count)
+    )
+    pods = tuple(SuperPod(str(n), (f"s{n}",)) for n in range(count))
+    nodes = {f"s{n}": NodeName(f"m{n}") for n in range(count)}
+    return question(
+        *(replace(fault(), ref=f"m{n}", node=NodeName(f"m{n}"), event=f"e{n}") for n in range(count)),
+        table=RankTable("completed", "1.2", servers, pods),
+        servers=nodes,
+        owners={},
+        comm_mode=CommMode.ROOTINFO,
+        env={node: env_from(GOOD_ENV, visible=True) for node in nodes.values()},
+        visible=dict.fromkeys(nodes.values(), frozenset({0, 1})),
+        links={(node, 1): Link("up", NOW) for node in nodes.values()},
+    )
+
+
+def test_more_links_than_the_ledger_can_hold_are_refused_unlisted() -> None:
+    """448 dies of which each talks to the 447 others have 200,256 ends; one server less has 199,362."""
+    answer = refused(every_die_alone(448))
+    assert (answer.rule, answer.code) == (24, "LEDGER_FULL")
+    assert answer.detail == "200256 ends of links would change, 200000 are looked at; the ledger holds fewer"
+    assert len(borrowed(every_die_alone(447)).links) == 99_681
+
+
+def test_links_too_many_to_list_hide_no_reason_of_a_failed_die() -> None:
+    asked = every_die_alone(448)
+    links = {**asked.links, (NodeName("m7"), 1): Link("down", NOW)}
+    assert said(decide(replace(asked, links=links))) == ("Refuse", 21, "BACKUP_LINK_DOWN")
 
 
 # --- edge cases -----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A recorded return counts only where HCCL can have done it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from agent.domain.rail.case import CommMode
 from agent.domain.rail.handback import doubt, named
 from agent.domain.rail.reservations import RailLedger, Reservation, reserve
 from agent.domain.rail.words import Borrow
-from agent.domain.vocab import Millis
+from agent.domain.vocab import Millis, NodeName
 
 N0, _, N2, _ = NODES
 
@@ -38,6 +39,14 @@ def test_a_plan_or_one_npu_of_it_can_be_named() -> None:
 def test_a_return_is_believed_where_a_borrow_could_be_and_every_link_may_be_up() -> None:
     assert doubt(question(), entries()) == ""
     assert doubt(question(links={}), entries()) == "", "nobody has looked at the links: HCCL did"
+
+
+def test_only_the_ends_of_what_returned_are_asked() -> None:
+    """Rank 12 shares the rail but no link of this entry: what its node shows is beside the point."""
+    one = replace(entries()[0], links=((0, 8),))
+    blind = {**env(), NodeName("n3"): env_from(None, visible=False)}
+    assert doubt(question(env=blind), (one,)) == ""
+    assert doubt(question(env=blind), entries()).startswith("rule 10 ENV_UNKNOWN: n3: ")
 
 
 def env(**changed: str) -> dict[Any, Any]:
