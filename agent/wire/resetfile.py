@@ -21,6 +21,8 @@ _OWN_KEYS: Final = 64 + len("hotReset") + 40
 _INFO: Final = ("RankList", "UpdateTime", "RetryTime", "FaultFlushing", "GracefulExit", "RestartFaultProcess")
 _ENTRY: Final = ("RankId", "LogicId", "Status", "Policy", "InitialPolicy", "ErrorCode", "ErrorCodeHex")
 _RECOVERY_ID: Final = "RecoveryId"
+_LAST_ID: Final = 2**53
+"""No recovery of ours counts so far: a higher id is somebody else's, and no ledger has to hold it."""
 
 
 def decode_reset(text: str) -> ResetInfo:
@@ -104,7 +106,7 @@ def _entry(value: Any, place: str) -> RankEntry:
     has_status = gojson.has(obj, "Status")
     raw = gojson.unknown(obj, _ENTRY)
     recovery_id = raw.get(_RECOVERY_ID)
-    ours = isinstance(recovery_id, int) and not isinstance(recovery_id, bool)
+    ours = isinstance(recovery_id, int) and not isinstance(recovery_id, bool) and 0 < recovery_id < _LAST_ID
     return RankEntry(
         rank_id=gojson.int_of(obj, "RankId", place),
         logic_id=gojson.int_of(obj, "LogicId", place, gojson.INT32),
