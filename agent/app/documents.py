@@ -34,7 +34,7 @@ from agent.wire.documents import (
     encode_reschedule,
     encode_retry_times,
 )
-from agent.wire.resetfile import RESET_JSON, decode_reset, fitting, reset_data
+from agent.wire.resetfile import CHECK_CODE, RESET_JSON, RESTART_TYPE, decode_reset, fitting, reset_data
 
 FAULT_NODE = "fault-node"
 RETRY_TIMES = "remain-retry-times"
@@ -289,10 +289,11 @@ def render_reset(
     text = live.data.get(RESET_JSON, "") if live is not None else ""
     info = decode_reset(text) if text.strip() else ResetInfo(rank_list=())
     data = live.data if live is not None else {}
+    foreign = _foreign(live, RESET_JSON, CHECK_CODE, RESTART_TYPE)
     restart_type: str | None = None
     changed, cuts = False, ""
     for course in ledger.courses:
-        fitted, cut = fitting(info, course.recovery, data)
+        fitted, cut = fitting(info, course.recovery, foreign)
         merged = merge(info, fitted, now)
         found[course.recovery.id] = merged
         info = merged.info

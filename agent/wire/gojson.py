@@ -14,6 +14,7 @@ from agent.errors import BadDocument
 INT64: Final = 64
 INT32: Final = 32
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _ESCAPES: Final = {
     "<": "\\u003c",
     ">": "\\u003e",
@@ -41,7 +42,7 @@ def encode(value: object) -> str:
     for what is nested about a thousand deep.
     """
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _ENCODER.encode(value)
     except (ValueError, RecursionError) as error:
         raise BadDocument(f"cannot be written as JSON: {error}", place="/") from error
     return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], whole(text))
