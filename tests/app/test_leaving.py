@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_demo
+from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_demo
 from rig import Rig
 
 from agent.domain.vocab import Reason
@@ -180,3 +180,20 @@ async def test_a_storm_in_a_job_of_many_ranks_fits_its_ledger() -> None:
     again.tick(5)
     await again.run()
     assert again.reasons("train/big-uid-1") == [], "nothing is told or decided again"
+
+
+async def test_a_ledger_that_went_with_its_job_fences_nobody_and_the_entries_leave() -> None:
+    # Kubernetes removes the ledger with the PodGroup that owns it, perhaps before the end of the job is written there.
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": ""}, labels={"reset": "true"}), 0)
+    rig.fault(REQUEST, 5)
+    rig.tick(6)
+    rig.delete("ConfigMap", "train", f"fault-agent-job-{DEMO_GROUP}", 9)
+    rig.delete("PodGroup", "train", DEMO_GROUP, 10)
+    for name in ("demo-0", "demo-1"):
+        rig.delete("Pod", "train", name, 11)
+    rig.tick(200)
+    await rig.run()
+    left = await reset_json(rig)
+    assert (left["RankList"], left["RetryTime"]) == ([], 0)
+    assert await rig.data(f"train/fault-agent-job-{DEMO_GROUP}") is None
