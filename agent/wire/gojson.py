@@ -11,6 +11,10 @@ from typing import Any, Final, cast
 
 from agent.errors import BadDocument
 
+LONGEST: Final = 25_000
+"""Elements of an array. What the field's writers make is longer than 40 bytes each, and a ConfigMap holds 1 MiB; it can
+also hold 350,000 empty ones, which take longer to read than a lease lasts.
+"""
 INT64: Final = 64
 INT32: Final = 32
 
@@ -197,4 +201,6 @@ def list_of(obj: Mapping[str, Any], name: str, place: str) -> list[Any] | None:
         return None
     if not isinstance(value, list):
         raise _wrong(value, "an array", pointer(place, name))
+    if len(value) > LONGEST:
+        raise BadDocument(f"has {len(value)} elements, at most {LONGEST} are read", place=pointer(place, name))
     return value
