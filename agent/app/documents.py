@@ -12,7 +12,7 @@ from agent.domain.cluster import ClusterBook, Verdict, evolve, first_retries
 from agent.domain.faultnodes import FaultNodeEntry, has_keys_of_others, same_but_time, with_keys_of_others
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
-from agent.domain.reschedule import MAX_RECORDS, JobRecords, RetryTimes
+from agent.domain.reschedule import MAX_RECORDS, MAX_TOTAL, JobRecords, RetryTimes
 from agent.domain.reset import Merge, Outcome, Phase, ResetInfo, merge
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
@@ -34,7 +34,7 @@ from agent.wire.documents import (
     encode_reschedule,
     encode_retry_times,
 )
-from agent.wire.resetfile import RESET_JSON, decode_reset, fitting, reset_data
+from agent.wire.resetfile import CHECK_CODE, RESET_JSON, RESTART_TYPE, decode_reset, fitting, reset_data
 
 FAULT_NODE = "fault-node"
 RETRY_TIMES = "remain-retry-times"
@@ -268,7 +268,8 @@ def merge_records(theirs: JobRecords | None, ours: JobRecords) -> JobRecords:
     newest = sorted(seen.values(), key=lambda record: -record.timestamp)[:MAX_RECORDS]
     last = max((record.timestamp for record in theirs.records), default=-1)
     uncounted = sum(record.timestamp > last for record in ours.records)
-    return replace(theirs, total=max(theirs.total + uncounted, ours.total), records=tuple(newest))
+    total = min(max(theirs.total + uncounted, ours.total), MAX_TOTAL)
+    return replace(theirs, total=total, records=tuple(newest))
 
 
 def render_reset(
@@ -288,10 +289,11 @@ def render_reset(
     text = live.data.get(RESET_JSON, "") if live is not None else ""
     info = decode_reset(text) if text.strip() else ResetInfo(rank_list=())
     data = live.data if live is not None else {}
+    foreign = _foreign(live, RESET_JSON, CHECK_CODE, RESTART_TYPE)
     restart_type: str | None = None
     changed, cuts = False, ""
     for course in ledger.courses:
-        fitted, cut = fitting(info, course.recovery, data)
+        fitted, cut = fitting(info, course.recovery, foreign)
         merged = merge(info, fitted, now)
         found[course.recovery.id] = merged
         info = merged.info

@@ -278,7 +278,14 @@ class Ledgers:
         if job in self.reset_names:
             data[RESET_KEY] = self.reset_names[job]
         owner = owner_reference(found) if found is not None else None
-        await self._put(*key, data, owner)
+        try:
+            await self._put(*key, data, owner)
+        except Fenced:
+            if found is not None or await self._store.get(*key) is not None:
+                raise
+            # Gone with the job that owned it; what its recovery still needs is kept until that has left the document.
+            del self._stored[key]
+            await self._put(*key, data)
         self._last[job] = ledger
 
     async def _put(self, namespace: str, name: str, data: dict[str, str], owner: dict[str, str] | None = None) -> None:

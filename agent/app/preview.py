@@ -3,8 +3,6 @@
 The one rule: it is the coordinator's own start and step on a shadow, so that what is shown is what would happen.
 """
 
-import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +10,7 @@ from typing import Final
 from agent.app.coordinator_app import Coordinator
 from agent.app.documents import RESCHEDULE_NAME, VCJOB_NAME
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX, Ledgers
+from agent.app.linediff import unified
 from agent.app.press import Wishes
 from agent.domain.cluster import ClusterBook
 from agent.domain.events import Behind, Decision
@@ -59,20 +58,9 @@ class Preview:
         """Unified diff of every key that changes, JSON one value a line."""
         lines: list[str] = []
         for key in sorted({*self.before, *self.after}):
-            old, new = _lines(self.before.get(key)), _lines(self.after.get(key))
-            place = f"{self.document} {key}"
-            lines += difflib.unified_diff(old, new, f"{place}, as it stands", f"{place}, as it would be", lineterm="")
+            names = (f"{self.document} {key}, {when}" for when in ("as it stands", "as it would be"))
+            lines += unified(self.before.get(key), self.after.get(key), *names)
         return lines
-
-
-def _lines(text: str | None) -> list[str]:
-    """A data key for people; what is no JSON as it is."""
-    if text is None:
-        return []
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines()
-    except ValueError:
-        return text.splitlines()
 
 
 @dataclass(frozen=True, slots=True)

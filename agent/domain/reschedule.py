@@ -15,6 +15,8 @@ MAX_RECORDS: Final = 10
 """Records kept per job (volcano rescheduling type.go:76)."""
 MAX_TASKS: Final = 10
 """Pods named per record; more are left out (reschedule.go:657)."""
+MAX_TOTAL: Final = 2**63 - 1
+"""Go's readers refuse the whole document for one number beyond it."""
 
 
 class RescheduleReason(StrEnum):
@@ -87,4 +89,4 @@ def record_of(at: Millis, zone: tzinfo, tasks: Iterable[TaskReason]) -> Reschedu
 def add_record(job: JobRecords, record: RescheduleRecord) -> JobRecords:
     """The job with the record in front, one more in total, the list cut to ten (reschedule.go:627)."""
     cut = replace(record, tasks=record.tasks[:MAX_TASKS])
-    return replace(job, total=job.total + 1, records=(cut, *job.records)[:MAX_RECORDS])
+    return replace(job, total=min(job.total + 1, MAX_TOTAL), records=(cut, *job.records)[:MAX_RECORDS])

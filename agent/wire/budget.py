@@ -105,7 +105,7 @@ def _drop_jobs(
 
     order = sorted(kept, key=place)
     teller = order[-1]
-    before = gojson.size(job_object(kept[teller]))
+    before = _info_size(kept[teller])
     gone = counted = grown = 0
     told = kept[teller]
     while total + grown > limit and gone < len(order) - 1:
@@ -113,7 +113,7 @@ def _drop_jobs(
         counted += 1 + _told(kept[order[gone]])
         gone += 1
         told = _telling(kept[teller], counted)
-        grown = gojson.size(job_object(told)) - before
+        grown = _info_size(told) - before
     if total <= limit < total + grown:
         grown = 0  # rather the record than the word about others
     else:
@@ -121,6 +121,11 @@ def _drop_jobs(
     for job in order[:gone]:
         del kept[job]
     return total + grown, tuple(order[:gone])
+
+
+def _info_size(job: JobRecords) -> int:
+    """Bytes of a job's AdditionalInfo with its key, measured apart from records that may be long."""
+    return gojson.size(job_object(replace(job, records=(), extra={})))
 
 
 def _told(job: JobRecords) -> int:
@@ -209,8 +214,8 @@ def _cut_nodes(nodes: Sequence[FaultNodeEntry], bodies: Sequence[int], total: in
     for n in mildest:
         if total <= limit:
             break
-        short = FaultNodeEntry(nodes[n].node, nodes[n].health, bare=True, extra=nodes[n].extra)
-        bare[n] = short, gojson.size(fault_node_object(short))
+        short = _bare(nodes[n])
+        bare[n] = short, gojson.size(fault_node_object(short)) if short.extra else _kept_bare_size(short)
         total -= bodies[n] - bare[n][1]
     left_out: set[int] = set()
     for n in mildest:
@@ -221,6 +226,11 @@ def _cut_nodes(nodes: Sequence[FaultNodeEntry], bodies: Sequence[int], total: in
     told = (bare[n][0] if n in bare else _without_devices(node) for n, node in enumerate(nodes) if n not in left_out)
     dropped = sum(len(node.devices or ()) for node in nodes)
     return TrimmedNodes(tuple(told), dropped, len(bare) - len(left_out), len(left_out), total)
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def _kept_bare_size(short: FaultNodeEntry) -> int:
+    return gojson.size(fault_node_object(short))
 
 
 def _device_size(device: FaultDevice) -> int:

@@ -47,7 +47,7 @@ def encode_fault_nodes(entries: Iterable[FaultNodeEntry]) -> str:
 
 def fault_node_text(entry: FaultNodeEntry) -> str:
     """One element as it stands in the text; kept for our own entries, for of a thousand nodes a write changes few."""
-    if entry.bare or has_keys_of_others(entry):
+    if has_keys_of_others(entry):
         # What others wrote may be equal and differ in its bytes, as 1 and 1.0 do.
         return gojson.encode(fault_node_object(entry))
     return _kept_text(entry)

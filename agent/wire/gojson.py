@@ -11,9 +11,14 @@ from typing import Any, Final, cast
 
 from agent.errors import BadDocument
 
+LONGEST: Final = 25_000
+"""Elements of an array. What the field's writers make is longer than 40 bytes each, and a ConfigMap holds 1 MiB; it can
+also hold 350,000 empty ones, which take longer to read than a lease lasts.
+"""
 INT64: Final = 64
 INT32: Final = 32
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _ESCAPES: Final = {
     "<": "\\u003c",
     ">": "\\u003e",
@@ -41,7 +46,7 @@ def encode(value: object) -> str:
     for what is nested about a thousand deep.
     """
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _ENCODER.encode(value)
     except (ValueError, RecursionError) as error:
         raise BadDocument(f"cannot be written as JSON: {error}", place="/") from error
     return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], whole(text))
@@ -196,4 +201,6 @@ def list_of(obj: Mapping[str, Any], name: str, place: str) -> list[Any] | None:
         return None
     if not isinstance(value, list):
         raise _wrong(value, "an array", pointer(place, name))
+    if len(value) > LONGEST:
+        raise BadDocument(f"has {len(value)} elements, at most {LONGEST} are read", place=pointer(place, name))
     return value

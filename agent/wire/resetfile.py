@@ -21,6 +21,8 @@ _OWN_KEYS: Final = 64 + len("hotReset") + 40
 _INFO: Final = ("RankList", "UpdateTime", "RetryTime", "FaultFlushing", "GracefulExit", "RestartFaultProcess")
 _ENTRY: Final = ("RankId", "LogicId", "Status", "Policy", "InitialPolicy", "ErrorCode", "ErrorCodeHex")
 _RECOVERY_ID: Final = "RecoveryId"
+_LAST_ID: Final = 2**53
+"""No recovery of ours counts so far: a higher id is somebody else's, and no ledger has to hold it."""
 
 
 def decode_reset(text: str) -> ResetInfo:
@@ -61,16 +63,15 @@ def encode_reset(info: ResetInfo) -> str:
     )
 
 
-def fitting(live: ResetInfo, recovery: Recovery, data: Mapping[str, str]) -> tuple[Recovery, str]:
+def fitting(live: ResetInfo, recovery: Recovery, foreign: Mapping[str, str]) -> tuple[Recovery, str]:
     """The recovery with as many of its devices as the ConfigMap has room for, and what was left out, for people.
 
-    `data`: the live object's. Readers of any one entry stop and start like those of all, so one always stays: the
-    healthy neighbours in the ring go first, the highest rank before the others.
+    `foreign`: what others hold of it. Readers of any one entry stop and start like those of all, so one always stays:
+    the healthy neighbours in the ring go first, the highest rank before the others.
     """
     theirs = tuple(entry for entry in live.rank_list or () if entry.recovery_id != recovery.id)
-    beside = {key: value for key, value in data.items() if key not in (RESET_JSON, CHECK_CODE, RESTART_TYPE)}
     rest = len(encode_reset(written(live, theirs, live.retry_time, Millis(0))).encode()) + _OWN_KEYS
-    room = budget_beside(beside) - rest
+    room = budget_beside(foreign) - rest
     sizes = {
         device: gojson.size(_entry_object(entry_of(recovery, device, Status.UNRECOVERED))) + 1
         for device in recovery.devices
@@ -104,7 +105,7 @@ def _entry(value: Any, place: str) -> RankEntry:
     has_status = gojson.has(obj, "Status")
     raw = gojson.unknown(obj, _ENTRY)
     recovery_id = raw.get(_RECOVERY_ID)
-    ours = isinstance(recovery_id, int) and not isinstance(recovery_id, bool)
+    ours = isinstance(recovery_id, int) and not isinstance(recovery_id, bool) and 0 < recovery_id < _LAST_ID
     return RankEntry(
         rank_id=gojson.int_of(obj, "RankId", place),
         logic_id=gojson.int_of(obj, "LogicId", place, gojson.INT32),

@@ -137,3 +137,13 @@ def test_cluster_is_for_a_job_of_a_folder(call: Command, waits: Path, words: tup
     code, _, err = call("why", *words, "--cluster", waits / "later.json")
     assert code == 2
     assert "--cluster is for why job with --out" in err
+
+
+def test_what_others_wrote_moves_no_cursor_and_makes_no_line_of_its_own(call: Command, waits: Path) -> None:
+    hostile = {**UNSCHEDULED, "message": "few\n    do        delete it\x1b[2J\x9b1A\u202e"}
+    group = a_group(phase="Pending", annotations={"huawei.com/recover_policy_path": "pod\x07"}, conditions=[hostile])
+    write_cluster(waits / "later.json", [group])
+    _, out, _ = call("why", "job", "demo", "--out", waits / "out", "--cluster", waits / "later.json")
+    told = out.partition("\nBy the objects of the cluster:\n")[2].splitlines()
+    assert told[1].endswith(r": few\n    do        delete it\x1b[2J\x9b1A\u202e")
+    assert r"    says      huawei.com/recover_policy_path=pod\x07" in told

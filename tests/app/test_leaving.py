@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_demo
+from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_node, a_pod, the_demo
 from rig import Rig
 
 from agent.domain.vocab import Reason
@@ -99,6 +99,34 @@ async def test_entries_that_no_ledger_knows_leave_and_stopped_workers_are_starte
     assert {one["RecoveryId"] for one in begun["RankList"]} == {8}, "a lost ledger must not use an id again"
 
 
+@pytest.mark.parametrize("recovery", [10**20, 2**64 - 1, 2**53, 0, -5, -(10**20)])
+async def test_an_id_that_no_recovery_of_ours_can_have_is_somebody_else_s(recovery: int) -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(standing("fault", 0, recovery), 1)
+    rig.tick(10)
+    await rig.run()
+    assert rig.texts(RESET, "reset.json") == [], "it is left as it stands"
+    later = Rig(the_demo(LABELS), disk=rig.disk)
+    later.fault(REQUEST, 20)
+    await later.run()
+    assert later.reasons(DEMO_JOB) == ["RECOVERY_STARTED"], "the job's ledger can be kept and read"
+
+
+@pytest.mark.parametrize(("recovery", "next_one"), [(2**52, 2**52 + 1), (2**53 - 1, 1)])
+async def test_entries_with_a_very_high_id_leave_and_the_next_recovery_is_known_as_ours(
+    recovery: int, next_one: int
+) -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.apply(standing("unrecovered", 0, recovery), 1)
+    rig.fault(REQUEST, 20)
+    rig.clear(REQUEST, 25)
+    rig.tick(26)
+    await rig.run()
+    shown = await reset_json(rig)
+    assert [(one["RecoveryId"], one["Status"]) for one in shown["RankList"]] == [(next_one, "recovered")] * 4
+    assert shown["RetryTime"] == 2
+
+
 async def test_an_old_list_that_another_writer_puts_back_leaves_again() -> None:
     rig = Rig(the_demo(LABELS))
     rig.fault(REQUEST)
@@ -152,3 +180,20 @@ async def test_a_storm_in_a_job_of_many_ranks_fits_its_ledger() -> None:
     again.tick(5)
     await again.run()
     assert again.reasons("train/big-uid-1") == [], "nothing is told or decided again"
+
+
+async def test_a_ledger_that_went_with_its_job_fences_nobody_and_the_entries_leave() -> None:
+    # Kubernetes removes the ledger with the PodGroup that owns it, perhaps before the end of the job is written there.
+    rig = Rig(the_demo(LABELS))
+    rig.apply(a_config_map("reset-config-demo", {"reset.json": ""}, labels={"reset": "true"}), 0)
+    rig.fault(REQUEST, 5)
+    rig.tick(6)
+    rig.delete("ConfigMap", "train", f"fault-agent-job-{DEMO_GROUP}", 9)
+    rig.delete("PodGroup", "train", DEMO_GROUP, 10)
+    for name in ("demo-0", "demo-1"):
+        rig.delete("Pod", "train", name, 11)
+    rig.tick(200)
+    await rig.run()
+    left = await reset_json(rig)
+    assert (left["RankList"], left["RetryTime"]) == ([], 0)
+    assert await rig.data(f"train/fault-agent-job-{DEMO_GROUP}") is None

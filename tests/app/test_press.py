@@ -247,6 +247,13 @@ def test_one_entry_always_stays_and_faulty_ranks_that_went_are_counted_apart() -
     assert "9998 healthy ranks and 1 faulty ones are left out" in detail
 
 
+def test_binary_keys_of_others_take_their_room_too() -> None:
+    live = ConfigMap("train", "reset-config-demo", {"reset.json": ""}, extra={"binaryData": {"raw": "AAAA" * 249_975}})
+    document, detail = rendered(ten_thousand(), live)
+    assert [entry.rank_id for entry in decode_reset(document.data["reset.json"]).rank_list or ()] == [40]
+    assert "9998 healthy ranks and 1 faulty ones are left out" in detail
+
+
 def test_a_list_that_readers_have_acted_on_is_not_cut_another_way_later() -> None:
     document, _ = rendered(ten_thousand(), None)
     info = decode_reset(document.data["reset.json"])

@@ -188,6 +188,11 @@ async def test_the_total_goes_on_when_the_document_was_unreadable_and_after_it_w
     assert found["TotalRescheduleTimes"] == 9
 
 
+def test_the_total_never_grows_beyond_what_go_reads() -> None:
+    theirs = JobRecords(DEMO_JOB, 2**63 - 1, (RescheduleRecord("", 1, ()),))
+    assert merge_records(theirs, JobRecords(DEMO_JOB, 1, (RescheduleRecord("", 2, ()),))).total == 9223372036854775807
+
+
 def test_a_record_that_is_not_counted_yet_counts_once() -> None:
     theirs = JobRecords("a/b", 7, (one_record(5),))
     ours = JobRecords("a/b", 1, (one_record(9),))

@@ -41,6 +41,12 @@ def test_a_new_record_comes_first_counts_and_the_eleventh_goes() -> None:
     assert [record.timestamp for record in job.records] == [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]
 
 
+def test_a_total_that_go_could_not_hold_is_never_reached() -> None:
+    record = RescheduleRecord("", 0, ())
+    assert add_record(JobRecords("ns/j", 2**63 - 2), record).total == 9223372036854775807
+    assert add_record(JobRecords("ns/j", 2**63 - 1), record).total == 9223372036854775807
+
+
 def test_a_record_names_at_most_ten_pods() -> None:
     tasks = tuple(TaskReason("CardUnhealthy", f"p{i}", "n", str(i)) for i in range(12))
     assert [task.pod for task in record_of(Millis(0), UTC, tasks).tasks] == [f"p{i}" for i in range(10)]

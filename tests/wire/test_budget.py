@@ -1,6 +1,7 @@
 """Byte budgets, held against an obvious reference that serialises everything again for each step."""
 
-from collections.abc import Mapping
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -139,6 +140,26 @@ def test_five_thousand_jobs_with_one_record_lose_the_oldest_and_the_newest_says_
     assert trimmed.size == written(trimmed.jobs) <= 972_800
     one_more = trimmed.jobs | {trimmed.dropped_jobs[-1]: jobs[trimmed.dropped_jobs[-1]]}
     assert written(one_more) > 972_800
+
+
+class Read(UserDict[str, str]):
+    """Keys of another writer that know how often they were written out."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_long_newest_record_is_measured_once_not_again_for_every_job_that_goes() -> None:
+    extra = Read(note="x" * 400_000)
+    newest = replace(job("ns/z", 9), records=(replace(record(9, "p"), extra=extra),))
+    jobs = {f"ns/job-{i:04}": job(f"ns/job-{i:04}", i) for i in range(5000)}
+    trimmed = trim_records({**jobs, "ns/z": newest})
+    assert len(trimmed.dropped_jobs) > 1000
+    assert trimmed.fits
+    assert extra.times == 3, "as part of the whole, alone, and in its job"
 
 
 @pytest.mark.parametrize(

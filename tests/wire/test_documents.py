@@ -285,6 +285,7 @@ def test_unknown_keys_null_lists_and_a_missing_status_survive() -> None:
         ('{"FaultFlushing":0}', "/FaultFlushing"),
         ("[]", "/"),
         ('{"RankList":[', "line 1 column 14"),
+        (f'{{"RankList":[{"{}," * 25_000}{{}}]}}', "/RankList"),
     ],
 )
 def test_a_reset_json_that_go_refuses_names_its_place(text: str, place: str) -> None:

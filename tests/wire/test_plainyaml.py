@@ -22,9 +22,11 @@ def test_plain_values_come_as_they_are() -> None:
         ("a: &x 1\nb: *x\n", "here: has an alias (*name)"),
         ("!!python/object:os.system x", "here: no YAML that can be read: ConstructorError"),
         ("!!timestamp 2026-99-99", "here: no YAML that can be read: "),
+        ("[" * LONGEST, "here: no YAML that can be read: ScannerError: while increasing flow level exceeded"),
+        ("- " * (LONGEST // 2), "here: no YAML that can be read: ScannerError: while increasing block level exceeded"),
         ("#" * (LONGEST + 1), "here: has 65537 characters, at most 65536 are read"),
     ],
-    ids=["cut", "alias", "tag", "a value that is none", "too long"],
+    ids=["cut", "alias", "tag", "a value that is none", "deep flow", "deep block", "too long"],
 )
 def test_what_is_none_names_its_place(text: str, said: str) -> None:
     with pytest.raises(BadDocument) as bad:

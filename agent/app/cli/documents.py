@@ -13,6 +13,7 @@ import click
 
 from agent.app.bootstrap.folderdocs import FolderOrder, preview_folder
 from agent.app.cli.policy import policy_option
+from agent.app.cli.show import visible
 from agent.app.cli.solo import CLUSTER_HELP, say
 from agent.app.preview import Preview
 from agent.app.settings import load_settings
@@ -91,7 +92,7 @@ def diff(cluster: Path | None, out: Path | None, config: Path | None, policy_pat
     if as_json:
         click.echo(json.dumps([_plain(one) for one in found], indent=2, ensure_ascii=False))
     else:
-        click.echo("\n".join(_told(found)))
+        click.echo("\n".join(map(visible, _told(found))))
     if any(one.changes for one in found):
         raise click.exceptions.Exit(EXIT_FINDINGS)
 

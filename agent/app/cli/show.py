@@ -3,18 +3,21 @@
 The one rule: people see UTC, with the local offset said once; what goes into a pipe is never broken or cut.
 """
 
+import re
 import shlex
 import shutil
 import sys
 import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
 from agent.domain.vocab import utc_text
 
 PROGRAM = "fault-agent"
+_UNSEEN: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 PLAIN_WIDTH = 160
 """Columns of a table when the output is no terminal, so that a pipe gets whole rows."""
 
@@ -45,9 +48,14 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
+def visible(text: str) -> str:
+    """The text on one line, with what would move a terminal's cursor or cannot be printed written out as escapes."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def folded(label: str, text: str, width: int = 10) -> list[str]:
     """An indented line `label  text`, broken between words at the terminal's width; elsewhere it is left whole."""
-    lead = f"    {label:<{width}}"
+    lead, text = f"    {label:<{width}}", visible(text)
     if not sys.stdout.isatty():
         return [lead + text]
     columns = max(shutil.get_terminal_size().columns, 40)

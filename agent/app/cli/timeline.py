@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from agent.app.cli.show import local_offset, utc_clock
+from agent.app.cli.show import local_offset, utc_clock, visible
 from agent.app.telling import Letter
 from agent.domain.vocab import Reason
 from agent.wire.audit import AuditLine
@@ -121,7 +121,7 @@ class Timeline:
 def _line(at: int, reason: str, words: str, detail: str, *, look: bool) -> str:
     shown = f"{detail[: _DETAIL - 1]}…" if len(detail) > _DETAIL else detail
     text = f"{utc_clock(at)[1]} {'!' if look else ' '} {reason:<{_REASON_WIDTH}}  {words}"
-    return f"{text} · {shown}" if shown else text
+    return visible(f"{text} · {shown}" if shown else text)
 
 
 def _beside_level(level: str, detail: str) -> str:

@@ -18,6 +18,7 @@ from agent.app.cli.asked import KINDS, Asked, Kind, known
 from agent.app.cli.jobanswer import job_lines, job_plain
 from agent.app.cli.policy import policy_at, policy_option
 from agent.app.cli.rules import Word, asked_for, strangers, words
+from agent.app.cli.show import visible
 from agent.app.cli.solo import CLUSTER_HELP
 from agent.app.settings import load_settings
 from agent.app.standing import Evidence
@@ -131,7 +132,7 @@ def why(
         if asked.ledger:
             click.echo(f"{ref} is a ledger of the agent: no decision is about it, it keeps what these came to.")
         told = (*blocks(items), *now(asked, items, evidence), *rules(said, evidence.clock))
-        click.echo("\n".join((*told, *job_lines(evidence.picture))))
+        click.echo("\n".join(map(visible, (*told, *job_lines(evidence.picture)))))
     if not there:
         click.echo(f"fault-agent: {_nothing(asked, evidence)}", err=True)
         raise click.exceptions.Exit(EXIT_FINDINGS)

@@ -29,6 +29,8 @@ from agent.domain.reset import (
 from agent.domain.vocab import Millis, Mode, OccurrenceId, Plane, Reason, Source
 
 RUNNING = (Phase.UNRECOVERED, Phase.SETTLING)
+_COUNTED = 2**52
+"""Nobody has counted recoveries so far: to go on from a higher id would lead beyond what is known as ours."""
 _IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
 
 
@@ -213,7 +215,7 @@ def adopt(draft: Draft, job: Job, info: ResetInfo) -> None:
     for one in orphans(info, known):
         entries = [entry for entry in info.rank_list or () if entry.recovery_id == one]
         course = Course(orphan(one, entries, draft.now, draft.ledger.retry_seen), (), "", "")
-        newest = max(draft.ledger.last_recovery, one)
+        newest = draft.ledger.last_recovery if one > _COUNTED else max(draft.ledger.last_recovery, one)
         draft.ledger = replace(draft.ledger, last_recovery=newest, courses=(*draft.ledger.courses, course))
         ranks = tuple(sorted(entry.rank_id for entry in entries))
         detail = f"recovery {one}: no ledger knows its entries; they are taken out"
