@@ -106,9 +106,11 @@ def overdue(counter: FrequencyCounter | None, at: Millis) -> bool:
     return counter is not None and releasing(counter) and at > counter.due
 
 
-def forgotten(counter: FrequencyCounter | None, at: Millis) -> bool:
-    """Whether at `at` all that a counter has counted is out of its window, and nothing was tripped."""
-    return counter is not None and phase_of(counter) is Phase.COUNTING and at > counter.due
+def forgotten(counter: FrequencyCounter | None, at: Millis, *, awaited: bool) -> bool:
+    """Whether at `at` all that a counter has counted is out of its window, and nothing was tripped. Not while one is
+    `awaited`: a deadline that runs may bring it one more, however late that is looked at.
+    """
+    return counter is not None and not awaited and phase_of(counter) is Phase.COUNTING and at > counter.due
 
 
 def fault(

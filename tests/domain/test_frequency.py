@@ -153,10 +153,11 @@ def test_a_fault_that_is_back_without_counting_is_not_released_while_it_is_there
 
 def test_what_was_counted_is_forgotten_when_it_is_out_of_the_window() -> None:
     counter = say(None, 100, Rule())
-    assert not forgotten(counter, Millis(1_100))
-    assert forgotten(counter, Millis(1_101))
-    assert not forgotten(tripped(Rule()), Millis(10**9))
-    assert not forgotten(None, Millis(1))
+    assert not forgotten(counter, Millis(1_100), awaited=False)
+    assert forgotten(counter, Millis(1_101), awaited=False)
+    assert not forgotten(counter, Millis(1_101), awaited=True)
+    assert not forgotten(tripped(Rule()), Millis(10**9), awaited=False)
+    assert not forgotten(None, Millis(1), awaited=False)
 
 
 def test_a_phase_nobody_knows_counts_as_none() -> None:
@@ -259,7 +260,7 @@ def test_it_agrees_with_the_slow_reading(told: list[tuple[int, int, str]], rest:
         now += gap
         if overdue(counter, Millis(now)) and counter is not None:
             counter = expire(counter)
-        if forgotten(counter, Millis(now)):
+        if forgotten(counter, Millis(now), awaited=False):
             counter = None
         if word == "fault":
             effect, counter = fault(counter, Millis(now + off), Millis(now), KEY, rule, event(now + off))

@@ -534,6 +534,18 @@ def test_a_message_delivered_again_changes_nothing(moves: Moves, which: int, els
     assert elsewhere or after == before
 
 
+def test_a_repeated_message_forgets_no_count_while_a_deadline_runs_that_may_bring_one_more() -> None:
+    stream = ruled()
+    moves: Moves = [(LINK, "occur", "4", 0, 0), (CHIP, "occur", "5", 300, 0), (LINK, "recover", "4", 21, 0)]
+    given = messages(moves)
+    for decoded, now in given:
+        stream.take(decoded, now)
+    (counter,) = (one for one in stream.report().counters if one.key.code == LINK[0])
+    assert (counter.times, counter.due, stream.report().clock) == ((T + 20 * S,), T + 320 * S, T + 321 * S)
+    stream.take(replace(given[0][0], position=Position(0, 0, len(given))), stream.report().clock)
+    assert counter in stream.report().counters
+
+
 @settings(max_examples=100, deadline=None)
 @given(MOVES)
 def test_which_device_faults_are_there_depends_on_their_order_alone(moves: Moves) -> None:

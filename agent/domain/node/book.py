@@ -329,7 +329,7 @@ def _expire(book: NodeBook, who: str) -> None:
     told = book.recovered.get(who)
     if told is not None and told.told + book.max_event_age < book.clock:
         del book.recovered[who]
-    if frequency.forgotten(book.counters.get(who), book.clock) and not duration.running(book.timers.get(who)):
+    if frequency.forgotten(book.counters.get(who), book.clock, awaited=duration.running(book.timers.get(who))):
         del book.counters[who]
 
 

@@ -169,7 +169,7 @@ class Draft:
             total, recovered = self.book.totals.get(who, 0), recovered or self._told(who)
         total += begun is not None
         link = None if event is None else link_of(event)
-        if frequency.forgotten(counter, self.now) and not duration.running(timer):
+        if frequency.forgotten(counter, self.now, awaited=duration.running(timer)):
             counter = None
         unknown = event is not None and begun is not None and not self.policy.rate(key.plane, key.code, None).known
         now = (active, timer, counter, recovered, total)

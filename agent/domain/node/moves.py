@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from agent.domain import frequency
-from agent.domain.duration import Effect, Phase, Signal, moment, step
+from agent.domain.duration import Effect, Phase, Signal, moment, running, step
 from agent.domain.events import DurationTimer, FaultEvent, FrequencyCounter
 from agent.domain.node.changes import Cleared, End, Ignored, Recovered, Relevelled, Shown
 from agent.domain.node.deadlines import expire
@@ -26,7 +26,8 @@ def repeat(draft: Draft, event: FaultEvent, message_id: str) -> None:
     """An event of a message that came before; not even its link state counts again."""
     s, detail = draft.state(event.key), f"message {message_id} came before"
     who = draft.identity(event.key)
-    counter = None if frequency.forgotten(s.counter, draft.now) else s.counter
+    awaited = running(s.timer)
+    counter = None if frequency.forgotten(s.counter, draft.now, awaited=awaited) else s.counter
     rest = (s.active, s.timer, counter, s.recovered, s.total)
     change = Ignored(who, event.key, Reason.DUPLICATE_MESSAGE, detail, event, *rest)
     draft.changes.append(change)
