@@ -290,11 +290,14 @@ class Coordinator:
         return traces
 
     def _is_unknown(self, node: NodeName) -> bool:
-        """Nothing but an earlier entry speaks of the node, and it is there: no report is no sign of health."""
-        jobs = self.book.jobs
-        if node not in self._inherited or node in self.book.reports or node in self.book.vanished:
+        """Nothing but an earlier entry speaks of the node. It may be another's, and no report is no sign of health; a
+        Node object that is missing makes it ours to take back only if a ledger or a removed report knows the node.
+        """
+        book = self.book
+        if node not in self._inherited or node in book.reports or node in book.vanished:
             return False
-        return jobs.node(node) is not None or next(iter(jobs.nodes()), None) is None
+        known = bool(book.former.get(node)) or node in book.cluster.machines
+        return not known or book.jobs.node(node) is not None or next(iter(book.jobs.nodes()), None) is None
 
     def _note_gone(self, job: JobId) -> None:
         """A job that is no more leaves remain-retry-times, also when it went unseen; with pods it is not gone yet."""

@@ -72,6 +72,10 @@ class Scheduler:
     problems: tuple[str, ...] = ()
     """Each init-param that the plugin would not take, and why."""
 
+    def is_bad(self, name: str) -> bool:
+        """Whether the value given for this init-param is outside its range."""
+        return any(problem.startswith(f"{INIT_PARAMS} {name}: ") for problem in self.problems)
+
 
 def parse_scheduler(data: Mapping[str, str]) -> Scheduler:
     """The configuration in a ConfigMap's data. Raises BadDocument with the place, when the scheduler could not read it
@@ -104,7 +108,8 @@ def _problems(params: Mapping[str, str]) -> Iterator[str]:
     for name, value in params.items():
         known = PARAMS.get(name)
         if known is not None and known.shape.fullmatch(value) is None:
-            yield f"{INIT_PARAMS} {name}: {value!r:.60} is not {known.words}; left out, it is {known.default}"
+            unsure = f"what the plugin makes of it is not known; without it, it takes {known.default}"
+            yield f"{INIT_PARAMS} {name}: {value!r:.60} is not {known.words}; {unsure}"
         if name == LEVELS and value:
             try:
                 orjson.loads(value)

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from command import REF, SEPARATE, Command, a_recording
-from kubebuilders import DEMO_JOB
+from kubebuilders import DEMO_JOB, a_group
 from recordlines import fault_line
 from rig import T0
 
 from agent.adapters.folderlock import FolderLock
+from agent.domain.vocab import Millis
+from agent.wire.audit import rfc3339
 
 VCJOB, RESET = "volcano-system/vcjob-fault-npu-cm", "train/reset-config-demo"
 REQUEST = "80C98000"
@@ -59,6 +61,15 @@ def test_diff_after_observe_says_what_would_change_and_why(call: Command, tmp_pa
     assert files(tmp_path / "out") == before
 
 
+def test_diff_tells_what_is_wrong_with_the_labels_of_jobs_as_a_replay_does(call: Command, tmp_path: Path) -> None:
+    words = observed(call, tmp_path)
+    group = a_group(labels={"fault-retry-times": "101"})
+    (tmp_path / "cluster.json").write_text(json.dumps(group), encoding="utf-8")
+    _, _, err = call("documents", "diff", *words)
+    told = f"LABEL_BAD PodGroup {DEMO_JOB}: fault-retry-times: '101' is no whole number of 0 to 100; it counts as 101"
+    assert f"finding: {told}" in err
+
+
 def test_diff_for_machines(call: Command, tmp_path: Path) -> None:
     code, out, _ = call("documents", "diff", *observed(call, tmp_path), "--json")
     assert code == 1
@@ -95,7 +106,10 @@ def test_release_says_what_it_would_do_and_does_it_with_yes(call: Command, tmp_p
     assert (code, one["document"], one["job"], one["done"]) == (0, RESET, DEMO_JOB, True)
     assert (reset_json(tmp_path)["RankList"], reset_json(tmp_path)["RetryTime"]) == ([], 1)
     _, out, _ = call("why", "document", RESET, "--out", tmp_path / "out", "--json")
-    assert json.loads(out)[-1]["reason"] == "WRITTEN"
+    *_, left, written = json.loads(out)
+    assert (left["reason"], written["reason"]) == ("RECOVERY_ENDED", "WRITTEN")
+    assert left["detail"].endswith("its document is let go of: out of act mode, or released")
+    assert {left["time"], written["time"]} == {rfc3339(Millis(T0))}, "the newest time of the folder"
     after = files(tmp_path / "out")
     code, out, _ = call("release", "--job", "train/demo", *words, "--yes")
     assert (code, out.splitlines()[-1]) == (0, "0 changed")
@@ -156,3 +170,14 @@ def test_a_folder_of_another_cluster_id_is_refused(call: Command, tmp_path: Path
     (tmp_path / "west.yaml").write_text("cluster: {id: west}\n", encoding="utf-8")
     code, _, err = call(*verb, *words, "--config", tmp_path / "west.yaml")
     assert (code, "belongs to cluster 'solo', the settings say 'west'" in err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "verb", [("why", "job", "demo"), ("rail", "status"), ("documents", "diff"), ("release", "--all")]
+)
+def test_a_folder_without_a_run_is_3_and_no_folder_is_2(call: Command, tmp_path: Path, verb: tuple[str, ...]) -> None:
+    a_recording(tmp_path)
+    (tmp_path / "empty").mkdir()
+    cluster = ("--cluster", tmp_path / "cluster.json") if verb[0] in ("documents", "release") else ()
+    assert call(*verb, *cluster, "--out", tmp_path / "empty")[0] == 3
+    assert call(*verb, *cluster, "--out", tmp_path / "none")[0] == 2

@@ -20,8 +20,13 @@ configurations: [{name: init-params, arguments: {grace-over-time: "1", useCluste
 """
 DO = "wait, end another job, or bring devices back: why node NODE tells which are taken away from jobs"
 BAD = "fault-scheduling: 'maybe' is none of off, grace, force, external-grace, external-force"
+PROBLEM = (
+    "finding: init-params grace-over-time: '1' is not a whole number of seconds of 2 to 3600;"
+    " what the plugin makes of it is not known; without it, it takes 900"
+)
 PARAMS = (
-    "grace-over-time 1, presetVirtualDevice false (default), nslb-version 1.0 (default), shared-tor-num 2 (default),"
+    "grace-over-time 1 (bad: see the finding),"
+    " presetVirtualDevice false (default), nslb-version 1.0 (default), shared-tor-num 2 (default),"
     " useClusterInfoManager false, self-maintain-available-card true (default), super-pod-size 48 (default),"
     " reserve-nodes 2 (default), forceEnqueue true (default), prefer-previous-node false (default)"
 )
@@ -59,7 +64,7 @@ def test_people_read_why_it_waits_what_that_means_and_what_to_do(call: Command, 
   scheduler
     NPU plugin volcano-npu_v7_linux-aarch64 is configured
     init-params: {PARAMS}
-    finding: init-params grace-over-time: '1' is not a whole number of seconds of 2 to 3600; left out, it is 900
+    {PROBLEM}
 """
     )
 
@@ -78,13 +83,26 @@ def test_machines_get_a_job_and_the_scheduler_behind_the_decisions(call: Command
     assert (scheduler["init_params"]["useClusterInfoManager"], len(scheduler["findings"])) == ("false", 1)
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [({"volcano-scheduler.conf": "tiers: ["}, "volcano-scheduler.conf: no YAML"), ({"x": ""}, "has no key volcano-")],
+)
+def test_a_scheduler_that_cannot_be_read_is_told_with_its_mistake(
+    call: Command, waits: Path, data: dict[str, str], why: str
+) -> None:
+    config = a_config_map("volcano-scheduler-configmap", data, namespace="volcano-system")
+    write_cluster(waits / "later.json", [a_group(labels=LABELS), config])
+    _, out, _ = call("why", "job", "demo", "--out", waits / "out", "--cluster", waits / "later.json")
+    assert f"volcano-system/volcano-scheduler-configmap cannot be read ({why}" in out
+
+
 def test_a_job_about_which_nothing_was_decided_is_told_by_its_objects(call: Command, waits: Path) -> None:
     write_cluster(waits / "later.json", [a_group("fresh-1", phase="Inqueue", owner="fresh", min_member=0)])
     code, out, _ = call("why", "job", "fresh", "--out", waits / "out", "--cluster", waits / "later.json")
     assert code == 0
     assert "Nothing was decided about it in what was read." in out
     assert "  train/fresh-1  Inqueue, 0 pods placed\n  scheduler\n" in out
-    assert out.endswith("configmap was not seen or cannot be read: whether the NPU plugin is configured is not known\n")
+    assert out.endswith("configmap was not seen: whether the NPU plugin is configured is not known\n")
     assert call("why", "job", "other", "--out", waits / "out", "--cluster", waits / "later.json")[0] == 1
 
 

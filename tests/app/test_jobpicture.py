@@ -54,7 +54,10 @@ def test_pods_that_hold_slices_are_named_with_their_cards() -> None:
 def test_the_scheduler_is_told_once_with_what_it_would_not_take() -> None:
     config = a_config_map("volcano-scheduler-configmap", {KEY: PARAMS}, namespace="volcano-system")
     found = of_demo(*the_demo({}), config)
-    problem = "init-params grace-over-time: '1' is not a whole number of seconds of 2 to 3600; left out, it is 900"
+    problem = (
+        "init-params grace-over-time: '1' is not a whole number of seconds of 2 to 3600;"
+        " what the plugin makes of it is not known; without it, it takes 900"
+    )
     assert found.scheduler == Scheduler("", {"grace-over-time": "1"}, (problem,))
     assert found.unread == ()
     assert of_demo(*the_demo({})).scheduler is None

@@ -237,6 +237,30 @@ async def test_a_job_that_the_plugin_leaves_alone_is_not_listed(labels: dict[str
     assert (await rig.data(VCJOB) or {})["remain-retry-times"] == "{}"
 
 
+@pytest.mark.parametrize("phase", ["", "Pending", "Inqueue", "Running"])
+async def test_a_job_that_waits_is_listed_before_it_has_a_pod(phase: str) -> None:
+    rig = Rig([a_node("n1"), a_group(labels=LABELS, phase=phase)])
+    rig.tick(1)
+    await rig.run()
+    assert operator_decides(await rig.data(VCJOB), DEMO_JOB) == RESTARTING
+    assert rig.texts(VCJOB, "remain-retry-times") == [RIGHT % 3]
+
+
+async def test_a_pod_that_fails_before_its_devices_are_known_costs_no_job() -> None:
+    rig = Rig([a_node("n1"), a_group(labels=LABELS, phase="Inqueue")])
+    rig.apply(a_pod("demo-0", devices=(), phase="Failed", labels=LABELS), 1)
+    rig.tick(2)
+    await rig.run()
+    assert operator_decides(await rig.data(VCJOB), DEMO_JOB) == RESTARTING
+
+
+async def test_a_job_that_is_over_when_it_is_first_seen_is_not_added() -> None:
+    rig = Rig([a_node("n1"), a_group(labels=LABELS, phase="Completed")])
+    rig.tick(1)
+    await rig.run()
+    assert (await rig.data(VCJOB) or {})["remain-retry-times"] == "{}"
+
+
 async def test_switched_off_and_on_again_a_job_has_what_was_left() -> None:
     rig = Rig(the_demo(LABELS))
     rig.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 1)
@@ -363,6 +387,40 @@ async def test_what_others_add_later_stays() -> None:
     assert first["UnhealthyNPU"] == ["Ascend910-2"]
     assert second["NodeName"] == "n2"
     assert (data["k"], json.loads(data["remain-retry-times"])["x/y"]) == ("v", {"UUID": "u", "Times": 1})
+
+
+FAR = '[{"NodeName":"far","NodeHealthState":"NodeUnhealthy","UpdateTime":5}]'
+
+
+@pytest.mark.parametrize("nodes", [(), ("n1", "n2"), ("n1", "n2", "far")], ids=["none", "without it", "with it"])
+async def test_an_element_that_stood_there_at_the_start_stays_whatever_nodes_are_known(nodes: tuple[str, ...]) -> None:
+    rig = Rig([*(one for one in the_demo(LABELS) if one["kind"] != "Node"), *map(a_node, nodes)])
+    await rig.disk.store.put(ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"fault-node": FAR}))
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    later = Rig(rig.objects, disk=rig.disk)  # the document is claimed by now
+    later.tick(100)
+    await later.run()
+    assert [(one["NodeName"], one["UpdateTime"]) for one in await nodes_of(later)] == [
+        ("far", 5),
+        ("n1", T0 // 1000 + 1),
+    ]
+
+
+async def test_a_node_of_ours_that_vanished_leaves_also_when_nobody_looked() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.delete("Node", "", "n1", 1)
+    rig.tick(2)
+    await rig.run()
+    assert [one["NodeName"] for one in await nodes_of(rig)] == ["n1"]
+    moved = [
+        a_pod("demo-0", uid="new", node="n3", labels=LABELS),
+        a_pod("demo-1", node="n2", rank_index=1, labels=LABELS),
+    ]
+    later = Rig([a_node("n2"), a_node("n3"), a_group(labels=LABELS), *moved], disk=rig.disk)
+    later.tick(100)
+    await later.run()
+    assert await nodes_of(later) == []
 
 
 async def test_a_fault_node_that_nobody_can_read_is_made_anew_and_said() -> None:

@@ -304,7 +304,7 @@ def test_an_init_param_that_the_scheduler_would_not_take_is_a_finding_and_goes_w
     config = a_config_map("volcano-scheduler-configmap", {"volcano-scheduler.conf": conf}, namespace="volcano-system")
     made = world([config])
     told = "ConfigMap volcano-system/volcano-scheduler-configmap: init-params nslb-version: '3' is not 1.0 or 2.0"
-    assert made.findings == [f"{told}; left out, it is 1.0"]
+    assert made.findings == [f"{told}; what the plugin makes of it is not known; without it, it takes 1.0"]
     assert made.keeps(config)
     assert params_of(made) == {"nslb-version": "3"}
     made.delete("ConfigMap", "volcano-system", "volcano-scheduler-configmap")

@@ -79,7 +79,7 @@ def test_a_param_of_the_page(name: str, values: str, absent: str, bad: str, read
     assert problem.startswith(f"init-params {name}: ")
     if name != LEVELS:
         assert (PARAMS[name].default, PARAMS[name].once) == (absent, read == "at the start")
-        assert problem.endswith(f"; left out, it is {absent}")
+        assert problem.endswith(f"; what the plugin makes of it is not known; without it, it takes {absent}")
 
 
 @pytest.mark.parametrize(

@@ -76,22 +76,29 @@ async def _preview(order: FolderOrder, policy: Policy, decided: Millis) -> tuple
     layers = Layers(real, upper, OverlayStore(upper, real))
     modes = modes_of(order.settings, order.mode)
     now = max(clock, decided)
-    return await preview(book, layers, order.settings.namespace, wishes, modes, SilentTracer(), now), findings
+    jobs = (f"{one.code} {one.object}: {one.reason}" for one in book.jobs.findings())
+    previews = await preview(book, layers, order.settings.namespace, wishes, modes, SilentTracer(), now)
+    return previews, (*findings, *jobs)
 
 
 def release_folder(order: FolderOrder, names: Collection[str] | None, *, really: bool) -> Sequence[Released]:
-    """Let go of the folder's documents, or (`really` False) say what would be done. Raises CannotRun, BadUsage."""
-    read_audit(order.out)
+    """Let go of the folder's documents, or (`really` False) say what would be done; as of the newest time it knows.
+    Raises CannotRun, BadUsage.
+    """
+    lines, _ = read_audit(order.out)
+    decided = max((line.decision.at for line in lines), default=Millis(0))
     with ExitStack() as stack:
         if really:
             stack.enter_context(FolderLock(order.out / STATE / LOCK))
-        return asyncio.run(_release(order, names, really=really))
+        return asyncio.run(_release(order, names, decided, really=really))
 
 
-async def _release(order: FolderOrder, names: Collection[str] | None, *, really: bool) -> Sequence[Released]:
+async def _release(
+    order: FolderOrder, names: Collection[str] | None, decided: Millis, *, really: bool
+) -> Sequence[Released]:
     limits, wishes = if_acting(order.settings, solo=True)
     book = ClusterBook(order.settings.cluster.id, limits)
-    real, _, _ = await picture(order.cluster, order.out, book)
+    real, clock, _ = await picture(order.cluster, order.out, book)
     journal = DirectoryJournal(order.out / AUDIT)
     told: list[Decision] = []
 
@@ -103,7 +110,7 @@ async def _release(order: FolderOrder, names: Collection[str] | None, *, really:
 
     store = real if really else OverlayStore(MemoryDocumentStore(manager=MANAGER), real)
     letting = Letting(store, order.settings.namespace, wishes, told.append, flush)
-    return await release(letting, book, names, wall_clock())
+    return await release(letting, book, names, max(clock, decided) or wall_clock())
 
 
 async def picture(cluster: Path, out: Path, book: ClusterBook) -> tuple[DocumentStore, Millis, Sequence[str]]:

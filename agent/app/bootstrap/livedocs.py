@@ -65,6 +65,8 @@ async def _preview(settings: Settings, policy: Policy, say: Say) -> Sequence[Pre
     kafka = await asyncio.to_thread(kafka_of, settings)
     book.reports.update(await newest_reports(settings, kafka, say))
     async with cluster_objects(settings, book, say) as client:
+        for one in book.jobs.findings():
+            say(f"{one.code} {one.object}: {one.reason}")
         real = KubeDocumentStore(client, MANAGER, labels=OURS)
         upper = MemoryDocumentStore(manager=MANAGER)
         layers = Layers(real, upper, OverlayStore(upper, real))

@@ -11,7 +11,7 @@ from agent.app.jobpicture import JobNow, Picture
 from agent.domain.jobs.conditions import WAITING, Condition
 from agent.domain.vocab import utc_text
 from agent.wire.audit import rfc3339
-from agent.wire.schedulerfile import NAME, NAMESPACE, PARAMS, Scheduler
+from agent.wire.schedulerfile import NAME, NAMESPACE, PARAMS, PLACE, Scheduler
 
 _OVER: Final = frozenset({"Running", "Completed"})
 """Phases of a job that has been scheduled; a condition of before may stand on."""
@@ -27,7 +27,7 @@ def job_lines(picture: Picture | None) -> Iterator[str]:
     for one in picture.jobs:
         yield from _job(one)
     yield "  scheduler"
-    for text in (*_scheduler(picture.scheduler), *_disagrees(picture)):
+    for text in (*_scheduler(picture), *_disagrees(picture)):
         yield from folded("", text, 0)
 
 
@@ -106,9 +106,12 @@ def _disagrees(picture: Picture) -> Iterator[str]:
             yield "the settings say volcano: alive; so its documents are only compared, though nobody may write them"
 
 
-def _scheduler(scheduler: Scheduler | None) -> Iterator[str]:
+def _scheduler(picture: Picture) -> Iterator[str]:
+    scheduler = picture.scheduler
     if scheduler is None:
-        yield f"{NAMESPACE}/{NAME} was not seen or cannot be read: whether the NPU plugin is configured is not known"
+        wrong = [one.removeprefix(f"{PLACE}: ") for one in picture.unread if one.startswith(PLACE)]
+        state = f"cannot be read ({'; '.join(wrong)})" if wrong else "was not seen"
+        yield f"{NAMESPACE}/{NAME} {state}: whether the NPU plugin is configured is not known"
         return
     if not scheduler.plugin:
         yield (
@@ -117,7 +120,8 @@ def _scheduler(scheduler: Scheduler | None) -> Iterator[str]:
         return
     yield f"NPU plugin {scheduler.plugin} is configured"
     given = scheduler.params
-    words = (f"{name} {value}{'' if name in given else ' (default)'}" for name, value in _params(scheduler).items())
+    marks = {name: " (bad: see the finding)" if scheduler.is_bad(name) else "" for name in given}
+    words = (f"{name} {value}{marks.get(name, ' (default)')}" for name, value in _params(scheduler).items())
     yield f"init-params: {', '.join(words)}"
     for problem in scheduler.problems:
         yield f"finding: {problem}"

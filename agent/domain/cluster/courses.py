@@ -111,7 +111,7 @@ _WORDS = {
     Signal.JOB_RENEWED: "all pods of the job are new",
     Signal.PROCESS_RECOVER_ON: "process recovery was turned on",
     Signal.JOB_ENDED: "the job has ended",
-    Signal.LEAVE_ACT: "reset-config is no longer in act mode",
+    Signal.LEAVE_ACT: "its document is let go of: out of act mode, or released",
 }
 
 

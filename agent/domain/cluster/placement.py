@@ -84,8 +84,14 @@ def _retries(draft: Draft, job: Job) -> None:
 
 
 def first_retries(book: ClusterBook, job: Job) -> int | None:
-    """Retries of a job of which no ledger tells: what the document said of it, else its label; None: it has none."""
-    if job.settings.fault_scheduling in _UNWATCHED or not job.devices:
+    """Retries of a job of which no ledger tells: what the document said of it, else its label; None: it has none.
+
+    A job that waits has them too: its first pod may fail before its devices are known, and the operator fails a job
+    that is not listed. One that is over, or runs on nodes and holds no device there, gets none.
+    """
+    if job.settings.fault_scheduling in _UNWATCHED:
+        return None
+    if not job.devices and (job.finished or any(pod.live and pod.node for pod in book.jobs.pods_of(job.id))):
         return None
     known = book.known_retries.get(job.id)
     return known[1] if known is not None and known[0] == job.owner_uid else job.settings.fault_retry_times

@@ -392,6 +392,6 @@ def _retry_times(job: JobId, labels: Mapping[str, str], findings: list[Finding])
         return 0
     times = int(text) if _INTEGER.fullmatch(text) else None
     if times is None or not 0 <= times <= MAX_RETRY_TIMES:
-        reason = f"fault-retry-times: {text!r} is no whole number of 0 to {MAX_RETRY_TIMES}"
+        reason = f"fault-retry-times: {text!r} is no whole number of 0 to {MAX_RETRY_TIMES}; it counts as {times or 0}"
         findings.append(Finding(FindingCode.LABEL_BAD, f"PodGroup {job}", reason))
     return times or 0

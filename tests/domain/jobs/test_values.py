@@ -210,6 +210,7 @@ def test_a_bad_label_gets_its_default_and_a_finding(key: str, value: str, field:
     assert getattr(parsed, field) == read
     assert [(f.code, f.object) for f in findings] == [(FindingCode.LABEL_BAD, "PodGroup train/demo")]
     assert findings[0].reason.startswith(f"{key}: {value!r}")
+    assert key != "fault-retry-times" or findings[0].reason.endswith(f"; it counts as {read}")
 
 
 @pytest.mark.parametrize("key", ["fault-agent/in-place-recovery", "fault-agent/comm-mode"])
