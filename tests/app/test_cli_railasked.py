@@ -40,8 +40,8 @@ def key(where: str, code: str, plane: Plane = Plane.NETWORK) -> FaultKey:
         ("n0/chip/2/81078603", Supposed(key("2", "81078603"))),
         ("n0/chip/2/80e18402", Supposed(key("2", "80E18402", Plane.CHIP))),
         (
-            "n0/switch/3.17/[0x00f10509,132332,npu,na]@5",
-            Supposed(key("3.17", "[0x00f10509,132332,npu,na]", Plane.SWITCH), Millis(5)),
+            "n0/switch/3.17/[0x00f10509,132332,npu,na]@1767225600000",
+            Supposed(key("3.17", "[0x00f10509,132332,npu,na]", Plane.SWITCH), Millis(1767225600000)),
         ),
         ("n0/node/-/0000001D", Supposed(key("-", "0000001D", Plane.NODE))),
     ],
@@ -62,6 +62,9 @@ def test_a_fault_is_taken_as_people_write_it(word: str, expected: Supposed) -> N
         ("n0/network/x", "'x' is no device"),
         ("n0/network/64", "'64' is no device"),
         ("n0/network/2@today", "'today' is no time in ms"),
+        ("n0/network/2@123", "123 is no time of 2025 until 2100, in Unix ms"),
+        ("n0/network/2@1767225600", "1767225600 is no time of 2025 until 2100, in Unix ms"),
+        ("n0/network/2@4102444800000", "4102444800000 is no time of 2025 until 2100, in Unix ms"),
     ],
 )
 def test_a_word_that_is_no_fault_is_told_how_one_is_written(word: str, why: str) -> None:

@@ -27,6 +27,7 @@ from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import LINK_DOWN, Millis, NodeName, Plane
 from agent.errors import BadDocument, BadUsage
+from agent.wire.controls import credible
 from agent.wire.ranktablefile import parse_rank_table
 
 _PATH: Final = click.Path(path_type=Path)
@@ -177,7 +178,9 @@ def asked(
     if not supposed:
         raise BadUsage("no fault is asked about", hint=f"give --fault or --leaf; {_FAULT_HINT}")
     only = jobs_named(book, jobs) if jobs else frozenset()
-    return what_if(book, supposed, replace(assumed, no_ledger=not outlook.ledger), only, outlook.now)
+    return what_if(
+        book, supposed, replace(assumed, no_ledger=not outlook.ledger, no_clock=not outlook.clock), only, outlook.now
+    )
 
 
 def _outlook(cluster: Path | None, out: Path | None, config: Path | None) -> Outlook:
@@ -212,6 +215,8 @@ def parse_fault(word: str) -> Supposed:
     elif not _SINCE.fullmatch(since):
         # a public fault's id may hold an @
         raise BadUsage(f"--fault {word}: {since!r} is no time in ms", hint=_FAULT_HINT)
+    elif credible(int(since)) is None:
+        raise BadUsage(f"--fault {word}: {since} is no time of 2025 until 2100, in Unix ms", hint=_FAULT_HINT)
     parts = identity.split("/", 3)
     if len(parts) == 3 and parts[1] == Plane.NETWORK:
         parts.append(f"{LINK_DOWN:08X}")

@@ -11,7 +11,7 @@ import orjson
 
 from agent.app.cli.railasked import asked, asking_options
 from agent.domain.cluster.whatif import WhatIf
-from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, Refuse, advice_for
+from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, RailCode, Refuse, advice_for
 from agent.domain.vocab import utc_text
 from agent.wire.railplan import encode_plan, plan_document
 
@@ -53,11 +53,14 @@ def plan_command(as_json: bool, **words: Any) -> None:
 def headline(one: WhatIf) -> str:
     """Job, answer and rule, in a line."""
     job = one.question.job or "no job"
-    return f"{job}: {word(one.answer)}, rule {one.answer.rule} {one.answer.code}"
+    rule = f"rule {one.answer.rule} " if one.answer.rule else ""
+    return f"{job}: {word(one.answer)}, {rule}{one.answer.code}"
 
 
 def word(answer: Answer) -> str:
     """The answer in a word."""
+    if answer.code == RailCode.TOO_OLD:
+        return "expired"
     return _WORD[type(answer)]
 
 
