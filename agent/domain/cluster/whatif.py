@@ -80,7 +80,7 @@ def what_if(
     """
     by_job: dict[JobId, list[Supposed]] = {}
     for one in dict.fromkeys(supposed):
-        for job in _jobs_at(book, one.key, only):
+        for job in only or jobs_at(book, one.key) or (JobId(""),):
             by_job.setdefault(job, []).append(one)
     known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
     table = assumed.tables[0] if assumed.tables else None
@@ -161,13 +161,12 @@ def dies_of(book: ClusterBook, node: NodeName, parity: int) -> tuple[int, ...]:
     return tuple(device for device in book.jobs.devices_of_node(node) if device % 2 == parity)
 
 
-def _jobs_at(book: ClusterBook, key: FaultKey, only: frozenset[JobId]) -> Iterable[JobId]:
-    if only:
-        return only
+def jobs_at(book: ClusterBook, key: FaultKey) -> tuple[JobId, ...]:
+    """The jobs that hold the die of a fault; of one that lies on no die, those on its node."""
     device = _device(key)
     jobs = book.jobs
     on = jobs.jobs_on(key.node) if device == WHOLE_NODE else [one.job for one in jobs.bindings(key.node, device)]
-    return dict.fromkeys(on) or (JobId(""),)
+    return tuple(dict.fromkeys(on))
 
 
 def _device(key: FaultKey) -> int:
