@@ -105,6 +105,7 @@ def test_for_machines_it_is_one_object_with_every_npu(call: Command, night: Path
         "rank": 2,
         "faulted": True,
         "links": [[2, 10], [2, 14]],
+        "recorded_early": False,
         "link_back": "2026-01-01T00:09:20.000Z",
     }
     assert job["newest"]["plan"] == PLAN

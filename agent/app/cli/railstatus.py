@@ -16,6 +16,7 @@ from agent.app.cli.show import folded
 from agent.app.railstanding import HeldPlan, JobRails, Watched, rails_of
 from agent.app.settings import load_settings
 from agent.app.standing import Standing
+from agent.domain.cluster.railholds import ANEW
 from agent.domain.rail.reservations import MAX_BYTES, RailLedger, Reservation, weight
 from agent.domain.rail.words import borrow_advice
 from agent.domain.vocab import RAIL_RETURNED, Millis, utc_text
@@ -86,10 +87,11 @@ def _is(one: JobRails, asked: str) -> bool:
     return asked in (one.job, short) or any(name.startswith(f"{asked}-") for name in (one.job, short))
 
 
-def record_command(plan: HeldPlan) -> str:
-    """How an operator records that this plan was returned by hand."""
+def record_command(plan: HeldPlan, *, away: bool = False) -> str:
+    """How an operator records that this plan was returned by hand, or takes such a record away."""
     namespace, _, group = plan.npus[0].job.partition("/")
-    return f"kubectl -n {namespace} annotate podgroup {group} {RAIL_RETURNED}={plan.plan} --overwrite"
+    what = "-" if away else f"={plan.plan} --overwrite"
+    return f"kubectl -n {namespace} annotate podgroup {group} {RAIL_RETURNED}{what}"
 
 
 def _advice(one: JobRails, plan: HeldPlan) -> str:
@@ -150,6 +152,9 @@ def _plan(one: JobRails, plan: HeldPlan) -> Iterator[str]:
         for place, note in enumerate(one.newest.warnings):
             yield from folded("" if place else "warnings", f"{note.code}: {note.detail}")
     yield from folded("advice", _advice(one, plan))
+    if any(npu.early for npu in plan.npus):
+        yield from folded("recorded", f"A link was down then. {ANEW}")
+        yield f"    {'take away':<10}{record_command(plan, away=True)}"
     if plan.returnable:
         yield f"    {'record':<10}{record_command(plan)}"
 
@@ -227,6 +232,7 @@ def _plain_plan(one: JobRails, plan: HeldPlan) -> dict[str, Any]:
                 "rank": npu.rank,
                 "faulted": npu.faulted,
                 "links": [list(link) for link in npu.links],
+                "recorded_early": npu.early,
                 "link_back": None if npu.link_back is None else rfc3339(npu.link_back),
             }
             for npu in plan.npus
