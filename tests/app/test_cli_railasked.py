@@ -191,6 +191,7 @@ def test_a_job_that_holds_nothing_where_the_fault_lies_is_not_asked(call: Comman
 
 
 def test_the_job_may_be_named_by_its_own_name(call: Command, cluster: Path) -> None:
-    code, out, _ = call("rail", "plan", "--cluster", cluster, "--fault", "n0/network/0", "--job", "train/demo")
-    assert code == 1
-    assert "rule 22 BACKUP_LINK_UNKNOWN" in out
+    for name in ("train/demo", "demo", DEMO, DEMO.partition("/")[2]):
+        code, out, _ = call("rail", "plan", "--cluster", cluster, "--fault", "n0/network/0", "--job", name)
+        assert code == 1
+        assert "rule 22 BACKUP_LINK_UNKNOWN" in out

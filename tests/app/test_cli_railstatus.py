@@ -123,6 +123,16 @@ def test_another_job_has_nothing(call: Command, night: Path) -> None:
     assert (code, out) == (0, "Nothing is known of rails of finetune-a2.\n")
 
 
+def test_a_job_that_is_not_known_is_told_which_are(call: Command, night: Path) -> None:
+    code, out, err = call("rail", "status", "--out", night, "--job", "nope")
+    assert (code, out) == (1, "")
+    head, *names = err.splitlines()
+    assert head == "fault-agent: no job nope is known here; known here:"
+    assert f"  {JOB}" in names
+    code, out, _ = call("rail", "status", "--out", night, "--job", "nope", "--json")
+    assert (code, json.loads(out)["jobs"]) == (1, [])
+
+
 def test_where_nothing_was_ever_asked_it_says_so(call: Command, tmp_path: Path) -> None:
     files = a_recording(tmp_path)
     call.replay(files)

@@ -71,7 +71,7 @@ _OPTIONS: Final = (
         multiple=True,
         help="All even, or all odd, links of a node are down, as a leaf switch takes them. Example: --leaf n0/even",
     ),
-    click.option("--job", "jobs", multiple=True, help="Ask of this job alone. Example: --job train/demo"),
+    click.option("--job", "jobs", multiple=True, help="Ask of this job alone. Example: --job demo"),
     click.option(
         "--link",
         "links",

@@ -38,7 +38,7 @@ def doubt(question: RailQuestion, entries: Collection[Reservation]) -> str:
     return down_end(question, entries)
 
 
-def down_end(question: RailQuestion, entries: Iterable[Reservation]) -> str:
+def down_end(question: RailQuestion, entries: Collection[Reservation]) -> str:
     """The end of their links that is known to be down, in words, or empty: a return needs all of them up."""
     ends = _ends(question, entries)
     if isinstance(ends, str):
@@ -49,7 +49,7 @@ def down_end(question: RailQuestion, entries: Iterable[Reservation]) -> str:
     return ""
 
 
-def _ends(question: RailQuestion, entries: Iterable[Reservation]) -> Case | str:
+def _ends(question: RailQuestion, entries: Collection[Reservation]) -> Case | str:
     """As if the links were still to be made: every end of them as a failed rank whose fault has ended; or which rank
     no table lists.
     """
