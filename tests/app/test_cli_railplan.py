@@ -186,6 +186,25 @@ def test_objects_alone_have_no_clock_so_each_window_is_asked_when_it_can_be_judg
     assert verdicts(plans(out)) == [(DEMO, "planned", 28, "BORROW")] * 2
 
 
+def test_a_fault_of_the_window_that_needs_nothing_more_is_told_as_that(call: Command, tmp_path: Path) -> None:
+    words = a_night(call, tmp_path)
+    code, out, _ = call("rail", "plan", *words, "--leaf", "n0/even", "--links-up")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == f"{DEMO}: borrow, rule 28 BORROW"
+    assert [(line.split("/")[2], line.endswith("  needs nothing more")) for line in lines if "  fault " in line] == [
+        ("0", True),
+        ("2", False),
+    ]
+    (aside,) = (line for line in lines if line.startswith("  aside"))
+    assert aside.startswith(f"  aside    rule 2 ALREADY_DONE: n0/network/0/{LINK}@{T0 + 1000} was answered by plan ")
+    assert [line.split()[1:3] for line in lines if line.startswith("  move")] == [
+        ["rank", "2"],
+        ["rank", "10"],
+        ["rank", "14"],
+    ]
+
+
 def test_a_young_fault_says_until_when_it_is_observed(call: Command, tmp_path: Path) -> None:
     words = a_night(call, tmp_path)
     code, out, _ = call("rail", "plan", *words, "--fault", f"n1/network/2/{LINK}@{T0 + 40_000}")

@@ -11,7 +11,7 @@ import orjson
 
 from agent.app.cli.railasked import asked, asking_options
 from agent.domain.cluster.whatif import WhatIf
-from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, RailCode, Refuse, advice_for
+from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, Outcome, RailCode, Refuse, advice_for
 from agent.domain.vocab import utc_text
 from agent.wire.railplan import encode_plan, plan_document
 
@@ -83,12 +83,16 @@ def _told(one: WhatIf) -> Iterator[str]:
     answer = one.answer
     yield headline(one)
     for fault in one.question.faults[:SHOWN]:
-        yield f"  fault    {fault.ref}  {fault.kind}"
+        aside = isinstance(answer, Borrow) and fault.ref not in answer.faults
+        yield f"  fault    {fault.ref}  {fault.kind}{'  needs nothing more' if aside else ''}"
     yield from _more(len(one.question.faults), "faults")
     yield f"  detail   {answer.detail}"
     if isinstance(answer, Observe):
         yield f"  until    {utc_text(answer.until)}"
     if isinstance(answer, Borrow):
+        for check in answer.checked:
+            if check.outcome is Outcome.SET_ASIDE:
+                yield f"  aside    rule {check.rule} {check.code}: {check.detail}"
         for move in answer.moves[:SHOWN]:
             why = "its own link failed" if move.faulted else "the other end moves"
             place = f"{move.node} NPU {move.npu}  die {move.device_from}→{move.device_to}"

@@ -129,7 +129,12 @@ def _job(one: JobRails, *, unread: bool) -> Iterator[str]:
         yield f"  {'expired ' if watched.expired else 'observed'} since {utc_text(watched.since)}: {what}, {why}"
     newest = one.newest
     if newest is not None and newest.plan not in {plan.plan for plan in one.held}:
-        yield f"  newest answer  {newest.state}, rule {newest.rule.number} {newest.rule.code}, at {newest.at}"
+        over = next((plan for plan in one.history if plan.plan == newest.plan and plan.ended is not None), None)
+        rule = f"rule {newest.rule.number} {newest.rule.code}, at {newest.at}"
+        if over is None:
+            yield f"  newest answer  {newest.state}, {rule}"
+        else:
+            yield f"  newest answer  {rule}; {over.state} {utc_text(over.ended or 0)}"
         if newest.detail:
             yield from folded("detail", newest.detail)
         if newest.advice:
