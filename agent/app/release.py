@@ -47,15 +47,33 @@ class Released:
     job: JobId = JobId("")
 
 
-def jobs_named(book: ClusterBook, names: Iterable[str]) -> frozenset[JobId]:
-    """The jobs of these names: `namespace/PodGroup`, or namespace and the job's own name. Raises BadUsage for a name
-    that no PodGroup and no ledger has.
+def is_job(job: str, asked: str) -> bool:
+    """Whether a person means this job by what is typed: `train/demo` or `demo`. The PodGroup of an AscendJob carries
+    the job's UID behind its name, which nobody types.
     """
-    found: dict[str, set[JobId]] = {id_: {id_} for id_ in (*book.ledgers, *book.frozen)}
+    short = job.partition("/")[2]
+    return asked in (job, short) or any(name.startswith(f"{asked}-") for name in (job, short))
+
+
+def jobs_named(book: ClusterBook, names: Iterable[str]) -> frozenset[JobId]:
+    """The jobs of these names: the PodGroup's or the job's own, with its namespace, or without where only one namespace
+    has it. Raises BadUsage for a name that no PodGroup and no ledger has, or that several namespaces have.
+    """
+    found: dict[str, set[JobId]] = {}
+    for id_ in (*book.ledgers, *book.frozen):
+        found.setdefault(id_, set()).add(id_)
     for job in book.jobs.jobs():
         for name in (job.id, f"{job.namespace}/{job.owner_name or job.name}"):
             found.setdefault(name, set()).add(job.id)
-    asked = tuple(names)
+    bare: dict[str, set[str]] = {}
+    for name in found:
+        bare.setdefault(name.partition("/")[2], set()).add(name)
+    asked = []
+    for name in names:
+        whole = [name] if name in found else sorted(bare.get(name, {name}))
+        if len(whole) > 1:
+            raise BadUsage(f"job {name} is in several namespaces", hint=f"one of {', '.join(whole[:_KNOWN])}")
+        asked += whole
     unknown = [name for name in asked if name not in found]
     if unknown:
         known = ", ".join(sorted(found)[:_KNOWN]) or "none"

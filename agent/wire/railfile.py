@@ -48,6 +48,7 @@ class _Npu(WireModel):
     events: list[str] | None = None
     link_back: str | None = None
     closed_at: str | None = None
+    early: bool = False
 
 
 class _Plan(WireModel):
@@ -128,6 +129,8 @@ def _npu(entry: Reservation, first: Reservation) -> dict[str, Any]:
         body["events"] = entry.events
     if entry.link_back is not None:
         body["link_back"] = rfc3339(entry.link_back)
+    if entry.early:
+        body["early"] = True
     if entry.closed_at is not None:
         body["closed_at"] = rfc3339(entry.closed_at)
     return body
@@ -204,6 +207,7 @@ def _reservation(plan: _Plan, item: _Npu, head: str, at: str) -> Reservation:
         events=tuple(plan.events if item.events is None else item.events),
         link_back=None if item.link_back is None else _millis(item.link_back, f"{at}/link_back"),
         closed_at=None if item.closed_at is None else _millis(item.closed_at, f"{at}/closed_at"),
+        early=item.early,
     )
 
 

@@ -43,7 +43,7 @@ def plan_name(job_name: str) -> str:
 class PlanRule(WireModel):
     """The rule that decided."""
 
-    number: int = Field(description="1 to 28; 0 is the ledger's own refusal")
+    number: int = Field(description="1 to 28; 0: no rule, but the ledger (LEDGER_FULL) or the clock (TOO_OLD)")
     code: RailCode
 
 
@@ -96,7 +96,9 @@ class PlanHeld(WireModel):
     advice: str = Field(description="what to do about it now")
 
 
-PlanState = Literal["observed", "planned", "advised", "refused", "superseded", "returned", "noop", "delegated"]
+PlanState = Literal[
+    "observed", "planned", "advised", "refused", "expired", "superseded", "returned", "noop", "delegated"
+]
 
 
 class PlanDocument(WireModel):
@@ -195,7 +197,9 @@ def _state(answer: Answer, advised: bool) -> PlanState:
         return "observed"
     if isinstance(answer, Noop):
         return "noop"
-    return "delegated" if isinstance(answer, Delegate) else "refused"
+    if isinstance(answer, Delegate):
+        return "delegated"
+    return "expired" if answer.code == RailCode.TOO_OLD else "refused"
 
 
 def as_held(document: PlanDocument, entries: Iterable[Reservation]) -> PlanDocument:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from a3cluster import the_a3
+from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
 from command import Command
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,8 +40,8 @@ def key(where: str, code: str, plane: Plane = Plane.NETWORK) -> FaultKey:
         ("n0/chip/2/81078603", Supposed(key("2", "81078603"))),
         ("n0/chip/2/80e18402", Supposed(key("2", "80E18402", Plane.CHIP))),
         (
-            "n0/switch/3.17/[0x00f10509,132332,npu,na]@5",
-            Supposed(key("3.17", "[0x00f10509,132332,npu,na]", Plane.SWITCH), Millis(5)),
+            "n0/switch/3.17/[0x00f10509,132332,npu,na]@1767225600000",
+            Supposed(key("3.17", "[0x00f10509,132332,npu,na]", Plane.SWITCH), Millis(1767225600000)),
         ),
         ("n0/node/-/0000001D", Supposed(key("-", "0000001D", Plane.NODE))),
     ],
@@ -62,6 +62,9 @@ def test_a_fault_is_taken_as_people_write_it(word: str, expected: Supposed) -> N
         ("n0/network/x", "'x' is no device"),
         ("n0/network/64", "'64' is no device"),
         ("n0/network/2@today", "'today' is no time in ms"),
+        ("n0/network/2@123", "123 is no time of 2025 until 2100, in Unix ms"),
+        ("n0/network/2@1767225600", "1767225600 is no time of 2025 until 2100, in Unix ms"),
+        ("n0/network/2@4102444800000", "4102444800000 is no time of 2025 until 2100, in Unix ms"),
     ],
 )
 def test_a_word_that_is_no_fault_is_told_how_one_is_written(word: str, why: str) -> None:
@@ -91,7 +94,7 @@ def test_links_and_peers_are_taken_and_refused_by_their_form() -> None:
     for word in ("n0/3", "3=up", "n0/3=UP", "n0/x=up", "/3=up"):
         with pytest.raises(BadUsage):
             parse_link(word)
-    for word in ("2", "x=1", "2=a", "2=1;3"):
+    for word in ("2", "x=1", "2=a", "2=1;3", "2=2", "2=10,2"):
         with pytest.raises(BadUsage):
             parse_peers(word)
 
@@ -120,6 +123,19 @@ def test_no_fault_to_ask_about_is_wrong_use(call: Command, cluster: Path) -> Non
         (("--leaf", "n9/even"), "no even device of node n9 is known (known nodes: n0, n1, n2, n3)"),
         (("--fault", "n0/network/0", "--job", "train/nope"), "no job train/nope is known here (known: train/demo"),
         (("--fault", "n0/network/0", "--link", "n0=up"), "is not NODE/DEVICE=up or NODE/DEVICE=down"),
+        (
+            ("--fault", "n0/network/0", "--link", "n9/3=up"),
+            "--link n9/3: no device of node n9 is known (known nodes: n0, n1, n2, n3)",
+        ),
+        (
+            ("--fault", "n0/network/0", "--link", "n0/4=up"),
+            "--link n0/4: node n0 has no such device (known: 0, 1, 2, 3)",
+        ),
+        (
+            ("--fault", "n9/network/0", "--job", "train/demo"),
+            "holds no device that a fault is asked about on (no job does)",
+        ),
+        (("--fault", "n0/network/0", "--peers", "2=2"), "--peers 2=2: a rank is no peer of itself"),
         (("--fault", "n0/network/0", "--retries-used", "-1"), "--retries-used"),
     ],
 )
@@ -150,7 +166,32 @@ def test_an_object_that_cannot_be_read_is_said_and_the_rest_is_asked(call: Comma
     assert err == "fault-agent: finding: Pod train/x: metadata.labels: is no mapping\n"
 
 
-def test_the_job_may_be_named_by_its_own_name(call: Command, cluster: Path) -> None:
-    code, out, _ = call("rail", "plan", "--cluster", cluster, "--fault", "n0/network/0", "--job", "train/demo")
+def test_a_node_that_nothing_tells_of_is_said_and_which_are_known(call: Command, cluster: Path) -> None:
+    code, out, err = call("rail", "plan", "--cluster", cluster, "--fault", "n9/network/0")
     assert code == 1
-    assert "rule 22 BACKUP_LINK_UNKNOWN" in out
+    assert out.startswith("no job: refuse, rule 1 UNKNOWN_TARGET")
+    assert err == "fault-agent: finding: --fault: node n9 is not known here; known nodes: n0, n1, n2, n3\n"
+
+
+def test_a_place_without_jobs_is_told_as_one(call: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    code, _, err = call("rail", "plan", "--cluster", tmp_path / "empty", "--fault", "n0/network/0")
+    assert code == 1
+    assert err.splitlines() == [
+        "fault-agent: finding: 0 nodes and 0 jobs were read: no fault can hit a job here",
+        "fault-agent: finding: --fault: node n0 is not known here; known nodes: none",
+    ]
+
+
+def test_a_job_that_holds_nothing_where_the_fault_lies_is_not_asked(call: Command, tmp_path: Path) -> None:
+    both = write_cluster(tmp_path / "cluster.json", [*the_a3(without_odd, devices=(0, 2)), *the_other()])
+    code, _, err = call("rail", "plan", "--cluster", both, "--fault", "n0/network/0", "--job", OTHER_JOB)
+    assert code == 2
+    assert f"--job {OTHER_JOB}: holds no device that a fault is asked about on (those that do: {DEMO})" in err
+
+
+def test_the_job_may_be_named_by_its_own_name(call: Command, cluster: Path) -> None:
+    for name in ("train/demo", "demo", DEMO, DEMO.partition("/")[2]):
+        code, out, _ = call("rail", "plan", "--cluster", cluster, "--fault", "n0/network/0", "--job", name)
+        assert code == 1
+        assert "rule 22 BACKUP_LINK_UNKNOWN" in out

@@ -76,6 +76,7 @@ def test_a_borrow_is_told_move_by_move_with_what_was_assumed(call: Command, clus
             " super-pods"
         ),
         "  assumed  nothing is borrowed yet: fault-agent-rails is not among the objects",
+        "  assumed  it is 2026-01-01 00:00:30.065Z: objects have no clock; then these faults can be judged",
         "  assumed  the links of 15 devices of which nothing fresh is known are up",
         "  advice   Save a checkpoint soon, then repair the link. HCCL does not switch back by itself.",
         "",
@@ -91,6 +92,7 @@ def test_a_refusal_ends_with_1_and_says_what_to_do(call: Command, cluster: Path)
         f"  fault    n0/network/0/{LINK}@{T0}  rdma_down",
         "  detail   rank 0 (n0 device 0): no fresh link state of device 1",
         "  assumed  nothing is borrowed yet: fault-agent-rails is not among the objects",
+        "  assumed  it is 2026-01-01 00:00:30.065Z: objects have no clock; then these faults can be judged",
         "  advice   Probe the link of the pair die; no borrow is planned without it.",
         "",
         "A what-if: nothing was switched, reserved or written.",
@@ -114,6 +116,7 @@ def test_for_machines_it_is_the_plan_document_and_the_assumptions(call: Command,
     assert plan["links"] == [[2, 10], [2, 14]]
     assert plan.pop("assumed") == [
         "nothing is borrowed yet: fault-agent-rails is not among the objects",
+        "it is 2026-01-01 00:00:30.065Z: objects have no clock; then these faults can be judged",
         "the links of 15 devices of which nothing fresh is known are up",
     ]
     assert decode_plan(orjson.dumps(plan)).rule.number == 28
@@ -132,6 +135,74 @@ def test_a_leaf_switch_gives_one_grouped_plan_for_each_job(call: Command, tmp_pa
     assert [line.rpartition(" ")[2] for line in lines if line.startswith("  fault")] == ["leaf_switch"] * 2
     assert sum(line.startswith("  move") for line in lines) == 6
     assert "  warning  LEAF_SWITCH: n0: even devices 0, 2 went down together: their leaf switch?" in lines
+
+
+def an_old_one(call: Command, folder: Path) -> list[str | Path]:
+    """A run to which a link fault came 1,962 s after it began; the words that name it."""
+    line = json.loads(json.dumps(fault_line(LINK, T0 + 2000, 2, node="n1", devices=(2,), resource="hccn")))
+    line["value"]["faults"][0]["faultTime"] = OLD
+    words = a_night(call, folder, line)
+    return [*words, "--fault", f"n1/network/2/{LINK}@{OLD}"]
+
+
+OLD = T0 - 1_960_000
+
+
+def test_a_fault_that_the_coordinator_finds_too_old_is_expired(call: Command, tmp_path: Path) -> None:
+    words = an_old_one(call, tmp_path)
+    journal = [json.loads(line) for line in (tmp_path / "out" / "audit.jsonl").read_text().splitlines()]
+    told = [one["reason"] for one in journal if one.get("fault") == f"n1/network/2/{LINK}@{OLD}" and "job" in one]
+    assert "TOO_OLD" in told
+    code, out, _ = call("rail", "plan", *words)
+    assert code == 1
+    assert out.splitlines()[:3] == [
+        f"{DEMO}: expired, TOO_OLD",
+        f"  fault    n1/network/2/{LINK}@{OLD}  rdma_down",
+        (
+            "  detail   1991 s old at 2026-01-01 00:00:31.065Z, older than max_event_age_s (900 s): no borrow is"
+            " planned for old news"
+        ),
+    ]
+    (plan,) = plans(call("rail", "plan", *words, "--json")[1])
+    assert verdicts([plan]) == [(DEMO, "expired", 0, "TOO_OLD")]
+    code, out, _ = call("rail", "explain", "28", *words)
+    assert out.splitlines()[:2] == [f"{DEMO}: expired, TOO_OLD", "  28 BORROW: would pass"]
+
+
+def test_a_fault_that_was_judged_in_time_is_asked_again_however_old_it_is(call: Command, tmp_path: Path) -> None:
+    words = a_night(call, tmp_path, {"tick": T0 + 44_000}, {"tick": T0 + 2_000_000})
+    _, out, _ = call("rail", "plan", *words, "--fault", f"n0/network/0/{LINK}@{T0 + 1000}", "--json")
+    assert verdicts(plans(out)) == [(DEMO, "noop", 2, "ALREADY_DONE")]
+
+
+def test_objects_alone_have_no_clock_so_each_window_is_asked_when_it_can_be_judged(
+    call: Command, cluster: Path
+) -> None:
+    later = T0 + 3_600_000
+    faults = ("--fault", f"n0/network/0/{LINK}@{T0}", "--fault", f"n1/network/2/{LINK}@{later}")
+    code, out, _ = call("rail", "plan", "--cluster", cluster, *faults, "--links-up", "--json")
+    assert code == 0
+    assert [one["at"] for one in plans(out)] == ["2026-01-01T00:00:30.065Z", "2026-01-01T01:00:30.065Z"]
+    assert verdicts(plans(out)) == [(DEMO, "planned", 28, "BORROW")] * 2
+
+
+def test_a_fault_of_the_window_that_needs_nothing_more_is_told_as_that(call: Command, tmp_path: Path) -> None:
+    words = a_night(call, tmp_path)
+    code, out, _ = call("rail", "plan", *words, "--leaf", "n0/even", "--links-up")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == f"{DEMO}: borrow, rule 28 BORROW"
+    assert [(line.split("/")[2], line.endswith("  needs nothing more")) for line in lines if "  fault " in line] == [
+        ("0", True),
+        ("2", False),
+    ]
+    (aside,) = (line for line in lines if line.startswith("  aside"))
+    assert aside.startswith(f"  aside    rule 2 ALREADY_DONE: n0/network/0/{LINK}@{T0 + 1000} was answered by plan ")
+    assert [line.split()[1:3] for line in lines if line.startswith("  move")] == [
+        ["rank", "2"],
+        ["rank", "10"],
+        ["rank", "14"],
+    ]
 
 
 def test_a_young_fault_says_until_when_it_is_observed(call: Command, tmp_path: Path) -> None:

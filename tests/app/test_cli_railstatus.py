@@ -105,6 +105,7 @@ def test_for_machines_it_is_one_object_with_every_npu(call: Command, night: Path
         "rank": 2,
         "faulted": True,
         "links": [[2, 10], [2, 14]],
+        "recorded_early": False,
         "link_back": "2026-01-01T00:09:20.000Z",
     }
     assert job["newest"]["plan"] == PLAN
@@ -120,6 +121,16 @@ def test_one_job_can_be_asked_for_by_its_names(call: Command, night: Path, name:
 def test_another_job_has_nothing(call: Command, night: Path) -> None:
     code, out, _ = call("rail", "status", "--out", night, "--job", "finetune-a2")
     assert (code, out) == (0, "Nothing is known of rails of finetune-a2.\n")
+
+
+def test_a_job_that_is_not_known_is_told_which_are(call: Command, night: Path) -> None:
+    code, out, err = call("rail", "status", "--out", night, "--job", "nope")
+    assert (code, out) == (1, "")
+    head, *names = err.splitlines()
+    assert head == "fault-agent: no job nope is known here; known here:"
+    assert f"  {JOB}" in names
+    code, out, _ = call("rail", "status", "--out", night, "--job", "nope", "--json")
+    assert (code, json.loads(out)["jobs"]) == (1, [])
 
 
 def test_where_nothing_was_ever_asked_it_says_so(call: Command, tmp_path: Path) -> None:
@@ -170,6 +181,56 @@ async def _left(rig: Rig) -> tuple[Sequence[ConfigMap], Sequence[bytes]]:
     return await rig.disk.store.list(), await rig.disk.audit.read()
 
 
+def _leave(rig: Rig, folder: Path) -> None:
+    """What the run of the rig leaves, as a folder."""
+    documents, journal = asyncio.run(_left(rig))
+    for document in documents:
+        place = folder / document.namespace / f"{document.name}.json"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(json.dumps({"data": dict(document.data)}))
+    (folder / "audit.jsonl").write_bytes(b"".join(line + b"\n" for line in journal))
+
+
+def returned_at(rig: Rig, name: str, at: float) -> None:
+    """The operator records that plan `name` was returned by hand."""
+    rig.apply(a_group(labels=LABELS, min_member=4, annotations={"fault-agent/rail-returned": name}), at)
+
+
+def test_a_return_is_told_with_its_own_time_and_one_that_was_recorded_too_early_with_what_to_do(
+    call: Command, tmp_path: Path
+) -> None:
+    """The link of n0's die 0 is down from 1 s to 60 s; a return is recorded at 50 s, taken away, recorded at 80 s."""
+    for folder, times in (("early", [50]), ("whole", [50, 80])):
+        rig = Rig(a3())
+        for number in range(4):
+            rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+        rig.fault(LINK, 1, node="n0", device=0)
+        rig.tick(40)
+        for at in times:
+            if at > 60:
+                rig.apply(a_group(labels=LABELS, min_member=4), at - 5)
+            returned_at(rig, "8c4ff11067de", at)
+            if at < 60:
+                rig.tick(at + 1)
+                rig.clear(LINK, 60, node="n0", device=0)
+                rig.tick(65)
+        rig.tick(90)
+        (tmp_path / folder).mkdir()
+        _leave(rig, tmp_path / folder)
+    _, out, _ = call("rail", "status", "--out", tmp_path / "early")
+    lines = out.splitlines()
+    assert lines[0] == f"{DEMO_JOB}  3 NPUs held, 5 of its 8 left"
+    assert any(line.startswith("    recorded  A link was down then. This record came too early") for line in lines)
+    assert f"    take away kubectl -n train annotate podgroup {GROUP} fault-agent/rail-returned-" in lines
+    _, out, _ = call("rail", "status", "--out", tmp_path / "whole")
+    assert (
+        "  newest answer  rule 28 BORROW, at 2026-01-01T00:00:31.065Z; returned 2026-01-01 00:01:20.000Z"
+    ) in out.splitlines()
+
+
+GROUP = DEMO_JOB.partition("/")[2]
+
+
 def test_what_was_refused_is_waited_for_and_has_ended_is_told_too(call: Command, tmp_path: Path) -> None:
     """A borrow of a job whose pods are then replaced; later a link without fresh facts, and one that just failed."""
     rig = Rig(a3())
@@ -194,12 +255,7 @@ def test_what_was_refused_is_waited_for_and_has_ended_is_told_too(call: Command,
     rig.fault(LINK, 300, node="n1", device=2)
     rig.fault(LINK, 340, node="n2", device=3)
     rig.tick(341)
-    documents, journal = asyncio.run(_left(rig))
-    for document in documents:
-        place = tmp_path / document.namespace / f"{document.name}.json"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(json.dumps({"data": dict(document.data)}))
-    (tmp_path / "audit.jsonl").write_bytes(b"".join(line + b"\n" for line in journal))
+    _leave(rig, tmp_path)
     code, out, err = call("rail", "status", "--out", tmp_path)
     assert (code, err) == (0, "")
     lines = out.splitlines()

@@ -330,7 +330,7 @@ def test_what_is_separated_and_related_is_shown(call: Command, files: Path) -> N
             "  separated  n1 device 1 for 80BB8003: ManuallySeparateNPU since 2026-01-01 00:03:22.000Z by counting"
             " (clusterd-config-cm); until 2026-01-03 00:03:22.000Z, or until a person releases it"
         ),
-        f"  related  {DEMO_JOB}  pod uid-demo-0: Separate by n1/network/3/81078603 since 2026-01-01 00:00:01.000Z",
+        f"  related  {DEMO_JOB}  pod demo-0: Separate by n1/network/3/81078603 since 2026-01-01 00:00:01.000Z",
     ]
 
 

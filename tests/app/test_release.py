@@ -16,11 +16,12 @@ from agent.adapters.memorylease import MemoryLease
 from agent.adapters.overlay import OverlayStore
 from agent.app.bootstrap.common import if_acting
 from agent.app.lease import Election, Elector
-from agent.app.release import Letting, Released, jobs_named, release, while_leading
+from agent.app.release import Letting, Released, is_job, jobs_named, release, while_leading
 from agent.app.settings import settings_from
 from agent.domain.events import Decision
 from agent.domain.lease import LeaseTimes
-from agent.domain.vocab import Millis, Reason
+from agent.domain.ledger import JobLedger
+from agent.domain.vocab import JobId, Millis, Reason
 from agent.errors import BadUsage, CannotRun, Fenced, Refused
 from agent.ports import ConfigMap, DocumentStore
 from agent.wire.ledgerfile import LEDGER_KEY
@@ -188,7 +189,32 @@ async def test_an_unknown_job_is_wrong_use_and_the_known_ones_are_named() -> Non
     rig = await stopped()
     with pytest.raises(BadUsage, match=r"no job train/other is known here.*train/demo"):
         await let_go_of(rig, ("train/other",))
-    assert jobs_named(rig.book, ["train/demo"]) == {DEMO_JOB}
+    for name in ("train/demo", "demo", DEMO_JOB, DEMO_JOB.partition("/")[2]):
+        assert jobs_named(rig.book, [name]) == {DEMO_JOB}
+
+
+async def test_a_bare_name_that_several_namespaces_have_is_wrong_use_and_they_are_named() -> None:
+    rig = await stopped()
+    other = JobId("west/demo")
+    rig.book.ledgers[other] = JobLedger(other, rig.book.cluster_id)
+    with pytest.raises(BadUsage, match=r"job demo is in several namespaces.*one of train/demo, west/demo"):
+        jobs_named(rig.book, ["demo"])
+    assert jobs_named(rig.book, ["west/demo"]) == {other}
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("train/demo-uid-1", True),
+        ("demo-uid-1", True),
+        ("train/demo", True),
+        ("demo", True),
+        ("dem", False),
+        ("", False),
+    ],
+)
+def test_a_job_is_meant_by_its_names_with_and_without_namespace_and_uid(asked: str, meant: bool) -> None:
+    assert is_job("train/demo-uid-1", asked) is meant
 
 
 async def test_a_later_term_fences_and_this_one_is_kept() -> None:

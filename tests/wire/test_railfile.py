@@ -170,6 +170,7 @@ entries = st.builds(
     faults=st.lists(words, max_size=2).map(tuple),
     events=st.lists(words, max_size=2).map(tuple),
     link_back=st.one_of(st.none(), st.integers(0, 4_102_444_800_000).map(Millis)),
+    early=st.booleans(),
     closed_at=st.one_of(st.none(), st.integers(0, 4_102_444_800_000).map(Millis)),
 )
 

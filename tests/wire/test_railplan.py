@@ -139,6 +139,7 @@ def test_the_schema_names_every_key_that_a_plan_has() -> None:
         "planned",
         "advised",
         "refused",
+        "expired",
         "superseded",
         "returned",
         "noop",

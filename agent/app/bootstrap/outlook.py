@@ -38,6 +38,8 @@ class Outlook:
     findings: Sequence[str] = ()
     ledger: bool = True
     """Whether what is borrowed is known; False: objects alone were looked at, and the ledger is not among them."""
+    clock: bool = True
+    """Whether what was looked at tells the time; False: objects alone were, and `now` is that of who looks."""
 
 
 def look_at_files(cluster: Path, out: Path | None, settings: Settings, *, named: bool) -> Outlook:
@@ -65,7 +67,7 @@ async def _files(files: ClusterFiles, settings: Settings, *, named: bool) -> Out
     world = World(ClusterBook(id_, limits_of(settings, Mode.ACT)))
     world.replace(*await files.snapshot())
     unread, there = await _ledgers(world.book, store, settings, now)
-    return Outlook(world.book, now, (*world.findings, *unread), there)
+    return Outlook(world.book, now, (*world.findings, *unread), there, clock=False)
 
 
 async def _folder(cluster: Path, out: Path, settings: Settings, decided: Millis) -> Outlook:

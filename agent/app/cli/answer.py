@@ -230,7 +230,8 @@ def _kept_apart(decisions: Iterable[Decision], standing: Standing) -> Iterator[s
         ledger = standing.ledgers.get(job)
         for uid, related in ledger.related.items() if ledger is not None else ():
             word = Strategy.SEPARATE if related.separate else Strategy.SUB_HEALTH
-            yield f"  related  {job}  pod {uid}: {word} by {related.key} since {utc_text(related.since)}"
+            pod = next((member.pod for member in ledger.members if member.uid == uid), uid) if ledger else uid
+            yield f"  related  {job}  pod {pod}: {word} by {related.key} since {utc_text(related.since)}"
 
 
 def _held(asked: Asked, standing: Standing) -> Iterator[str]:

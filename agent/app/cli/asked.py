@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX
+from agent.app.release import is_job
 from agent.domain.events import Record
 from agent.domain.policy import chip_number
 from agent.domain.vocab import NodeName, Plane, Reason
@@ -81,11 +82,9 @@ class Asked:
             return is_fault(name, self.ref)
         if self.kind == "node" or name == self.ref:
             return name == self.ref
-        short = name.partition("/")[2]
         if self.kind == "document":
-            return short == self.ref
-        # A person knows `demo` or `train/demo`; the PodGroup of an AscendJob carries the job's UID behind its name.
-        return short == self.ref or name.startswith(f"{self.ref}-") or short.startswith(f"{self.ref}-")
+            return name.partition("/")[2] == self.ref
+        return is_job(name, self.ref)
 
 
 def names(line: AuditLine, kind: Kind) -> Iterator[str]:

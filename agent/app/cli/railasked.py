@@ -5,7 +5,7 @@ The one rule: what is wrong with a word is said with how it is written right; no
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,19 +14,21 @@ import click
 
 from agent.app.bootstrap.outlook import Outlook, look_at_files, look_at_services
 from agent.app.bootstrap.ranktables import TableText, read_tables
+from agent.app.cli.account import many
 from agent.app.cli.ranktable import read_env
 from agent.app.cli.solo import CLUSTER_HELP, say
 from agent.app.release import jobs_named
 from agent.app.settings import Settings, load_settings
 from agent.domain.cluster import ClusterBook
-from agent.domain.cluster.whatif import Assumed, Supposed, WhatIf, dies_of, what_if
+from agent.domain.cluster.whatif import Assumed, Supposed, WhatIf, dies_of, jobs_at, what_if
 from agent.domain.events import FaultKey
 from agent.domain.hccl import env_from
 from agent.domain.policy import chip_number
 from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.ranktable import RankTable
-from agent.domain.vocab import LINK_DOWN, Millis, NodeName, Plane
+from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
 from agent.errors import BadDocument, BadUsage
+from agent.wire.controls import credible
 from agent.wire.ranktablefile import parse_rank_table
 
 _PATH: Final = click.Path(path_type=Path)
@@ -34,6 +36,8 @@ _FAULT_HINT: Final = (
     "a fault is node/plane/where/code, with @ms since when; n0/network/2 alone means that the link of device 2 is down"
 )
 _MAX_DEVICE: Final = 63
+_FEW: Final = 8
+"""Names that are shown to somebody who gave another."""
 
 Command = Callable[..., Any]
 
@@ -67,7 +71,7 @@ _OPTIONS: Final = (
         multiple=True,
         help="All even, or all odd, links of a node are down, as a leaf switch takes them. Example: --leaf n0/even",
     ),
-    click.option("--job", "jobs", multiple=True, help="Ask of this job alone. Example: --job train/demo"),
+    click.option("--job", "jobs", multiple=True, help="Ask of this job alone. Example: --job demo"),
     click.option(
         "--link",
         "links",
@@ -177,7 +181,13 @@ def asked(
     if not supposed:
         raise BadUsage("no fault is asked about", hint=f"give --fault or --leaf; {_FAULT_HINT}")
     only = jobs_named(book, jobs) if jobs else frozenset()
-    return what_if(book, supposed, replace(assumed, no_ledger=not outlook.ledger), only, outlook.now)
+    for text in _strangers(book, supposed):
+        say(f"finding: {text}")
+    _all_known(book, assumed.links)
+    _all_there(book, supposed, only)
+    return what_if(
+        book, supposed, replace(assumed, no_ledger=not outlook.ledger, no_clock=not outlook.clock), only, outlook.now
+    )
 
 
 def _outlook(cluster: Path | None, out: Path | None, config: Path | None) -> Outlook:
@@ -212,6 +222,8 @@ def parse_fault(word: str) -> Supposed:
     elif not _SINCE.fullmatch(since):
         # a public fault's id may hold an @
         raise BadUsage(f"--fault {word}: {since!r} is no time in ms", hint=_FAULT_HINT)
+    elif credible(int(since)) is None:
+        raise BadUsage(f"--fault {word}: {since} is no time of 2025 until 2100, in Unix ms", hint=_FAULT_HINT)
     parts = identity.split("/", 3)
     if len(parts) == 3 and parts[1] == Plane.NETWORK:
         parts.append(f"{LINK_DOWN:08X}")
@@ -246,7 +258,54 @@ def parse_peers(word: str) -> tuple[int, tuple[int, ...]]:
     listed = [one.strip() for one in others.split(",") if one.strip()]
     if not found or not all(one.isdecimal() and len(one) < 8 for one in (rank, *listed)):
         raise BadUsage(f"--peers {word}: is not RANK=RANK,RANK", hint="for example --peers 2=10,14")
+    if int(rank) in map(int, listed):
+        raise BadUsage(f"--peers {word}: a rank is no peer of itself", hint="for example --peers 2=10,14")
     return int(rank), tuple(map(int, listed))
+
+
+def _strangers(book: ClusterBook, supposed: Sequence[Supposed]) -> Iterator[str]:
+    """What is asked about and cannot be found because of a slip: of a name, or of where was looked."""
+    nodes, jobs, _ = book.jobs.counts()
+    if not jobs:
+        yield f"{many(nodes, 'node')} and 0 jobs were read: no fault can hit a job here"
+    known = _nodes(book)
+    for node in dict.fromkeys(one.key.node for one in supposed):
+        if node not in known:
+            yield f"--fault: node {node} is not known here; known nodes: {_few(known)}"
+
+
+def _nodes(book: ClusterBook) -> list[NodeName]:
+    """Nodes of which an object, a report or a pod tells."""
+    of_pods = (node for job in book.jobs.jobs() for node in book.jobs.nodes_of(job.id))
+    return sorted({*(one.name for one in book.jobs.nodes()), *book.reports, *of_pods})
+
+
+def _few(names: Sequence[object]) -> str:
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return ", ".join(map(str, names[:_FEW])) + more if names else "none"
+
+
+def _all_known(book: ClusterBook, links: Iterable[tuple[NodeName, int]]) -> None:
+    """Raises BadUsage for a link that is assumed of no die that is known: it would change nothing."""
+    for node, device in links:
+        dies = book.jobs.devices_of_node(node)
+        if not dies:
+            raise BadUsage(f"--link {node}/{device}: no device of node {node} is known", hint=_known_nodes(book))
+        if device not in dies:
+            raise BadUsage(f"--link {node}/{device}: node {node} has no such device", hint=f"known: {_few(dies)}")
+
+
+def _known_nodes(book: ClusterBook) -> str:
+    return f"known nodes: {_few(_nodes(book))}"
+
+
+def _all_there(book: ClusterBook, supposed: Sequence[Supposed], only: Iterable[JobId]) -> None:
+    """Raises BadUsage for a job that is asked and holds nothing that a fault lies on."""
+    held = {job for one in supposed for job in jobs_at(book, one.key)}
+    for job in sorted(only):
+        if job not in held:
+            others = f"those that do: {_few(sorted(held))}" if held else "no job does"
+            raise BadUsage(f"--job {job}: holds no device that a fault is asked about on", hint=others)
 
 
 def _device(text: str, place: str) -> int:
@@ -263,8 +322,7 @@ def _leaf(word: str, book: ClusterBook) -> Iterable[tuple[NodeName, int]]:
         raise BadUsage(f"--leaf {word}: is not NODE/even or NODE/odd", hint="for example --leaf n0/even")
     dies = dies_of(book, NodeName(node), int(parity == "odd"))
     if not dies:
-        known = ", ".join(one.name for one in book.jobs.nodes()[:8]) or "none"
-        raise BadUsage(f"--leaf {word}: no {parity} device of node {node} is known", hint=f"known nodes: {known}")
+        raise BadUsage(f"--leaf {word}: no {parity} device of node {node} is known", hint=_known_nodes(book))
     return [(NodeName(node), die) for die in dies]
 
 

@@ -4,6 +4,7 @@ The one rule: the rule that decided is marked, and what a rule behind it would s
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -89,7 +90,7 @@ def _plain_rule(rule: Rule) -> dict[str, Any]:
 
 
 def _plain(one: WhatIf, chosen: Sequence[Rule]) -> dict[str, Any]:
-    answer, rules = explain(one.question)
+    answer, rules = one.answer, _rules(one)
     numbers = {rule.number for rule in chosen}
     return {
         "job": one.question.job,
@@ -126,8 +127,14 @@ _VERDICT: Final = {
 }
 
 
+def _rules(one: WhatIf) -> tuple[RuleTold, ...]:
+    """What each rule says; of a fault that no rule is asked about any more, what each would say."""
+    _, rules = explain(one.question)
+    return tuple(replace(told, decided=False, after=True) for told in rules) if one.answer.rule == 0 else rules
+
+
 def _told(one: WhatIf, chosen: Sequence[Rule]) -> Iterator[str]:
-    answer, rules = explain(one.question)
+    answer, rules = one.answer, _rules(one)
     numbers = {rule.number for rule in chosen}
     yield headline(one)
     for said in one.assumed:

@@ -11,7 +11,7 @@ import orjson
 
 from agent.app.cli.railasked import asked, asking_options
 from agent.domain.cluster.whatif import WhatIf
-from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, Refuse, advice_for
+from agent.domain.rail.words import Answer, Borrow, Delegate, Noop, Observe, Outcome, RailCode, Refuse, advice_for
 from agent.domain.vocab import utc_text
 from agent.wire.railplan import encode_plan, plan_document
 
@@ -53,11 +53,14 @@ def plan_command(as_json: bool, **words: Any) -> None:
 def headline(one: WhatIf) -> str:
     """Job, answer and rule, in a line."""
     job = one.question.job or "no job"
-    return f"{job}: {word(one.answer)}, rule {one.answer.rule} {one.answer.code}"
+    rule = f"rule {one.answer.rule} " if one.answer.rule else ""
+    return f"{job}: {word(one.answer)}, {rule}{one.answer.code}"
 
 
 def word(answer: Answer) -> str:
     """The answer in a word."""
+    if answer.code == RailCode.TOO_OLD:
+        return "expired"
     return _WORD[type(answer)]
 
 
@@ -80,12 +83,16 @@ def _told(one: WhatIf) -> Iterator[str]:
     answer = one.answer
     yield headline(one)
     for fault in one.question.faults[:SHOWN]:
-        yield f"  fault    {fault.ref}  {fault.kind}"
+        aside = isinstance(answer, Borrow) and fault.ref not in answer.faults
+        yield f"  fault    {fault.ref}  {fault.kind}{'  needs nothing more' if aside else ''}"
     yield from _more(len(one.question.faults), "faults")
     yield f"  detail   {answer.detail}"
     if isinstance(answer, Observe):
         yield f"  until    {utc_text(answer.until)}"
     if isinstance(answer, Borrow):
+        for check in answer.checked:
+            if check.outcome is Outcome.SET_ASIDE:
+                yield f"  aside    rule {check.rule} {check.code}: {check.detail}"
         for move in answer.moves[:SHOWN]:
             why = "its own link failed" if move.faulted else "the other end moves"
             place = f"{move.node} NPU {move.npu}  die {move.device_from}→{move.device_to}"

@@ -12,10 +12,13 @@ from typing import Any, Final
 import click
 
 from agent.app.bootstrap import read_evidence, wall_clock
+from agent.app.cli.account import many
 from agent.app.cli.show import folded
 from agent.app.railstanding import HeldPlan, JobRails, Watched, rails_of
+from agent.app.release import is_job
 from agent.app.settings import load_settings
 from agent.app.standing import Standing
+from agent.domain.cluster.railholds import ANEW
 from agent.domain.rail.reservations import MAX_BYTES, RailLedger, Reservation, weight
 from agent.domain.rail.words import borrow_advice
 from agent.domain.vocab import RAIL_RETURNED, Millis, utc_text
@@ -45,7 +48,7 @@ _NONE: Final = (
     type=click.Path(path_type=Path),
     help="Settings (YAML) of the coordinator: read the ledgers on the API server instead of a folder.",
 )
-@click.option("--job", "job", help="Only this job: namespace/PodGroup, or the job's own name.")
+@click.option("--job", "job", help="Only this job: namespace/name, or its name alone.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one object with every job and NPU.")
 def status_command(out: Path | None, config: Path | None, job: str | None, as_json: bool) -> None:
     """Show every plan by which NPUs are held: its NPUs and links, since when, the rule and the faults behind it, and
@@ -54,17 +57,24 @@ def status_command(out: Path | None, config: Path | None, job: str | None, as_js
     "left" counts the NPUs of the job that may still borrow: each may once, until the job begins a new life or an
     operator has returned by hand and recorded it.
 
-    Exit code 0: told; 1: a ledger could not be read.
+    Exit code 0: told; 1: a ledger could not be read, or no such job is known.
     """
     standing, findings, clock = _read(out, config)
     for finding in findings:
         click.echo(f"fault-agent: {finding}", err=True)
-    jobs = [one for one in rails_of(standing, clock) if job is None or _is(one, job)]
+    every = rails_of(standing, clock)
+    jobs = [one for one in every if job is None or is_job(one.job, job)]
+    names = sorted({*(one.job for one in every), *standing.ledgers})
+    strange = job is not None and not any(is_job(name, job) for name in names)
+    if strange:
+        known = "".join(f"\n  {name}" for name in names[:FEW]) or " none"
+        more = f"\n  and {len(names) - FEW} more" if len(names) > FEW else ""
+        click.echo(f"fault-agent: no job {job} is known here; known here:{known}{more}", err=True)
     if as_json:
         click.echo(json.dumps(_plain(standing, jobs), indent=2, ensure_ascii=False))
-    else:
+    elif not strange:
         click.echo("\n".join(_told(standing, jobs, job)))
-    if findings or standing.rails_unread:
+    if strange or findings or standing.rails_unread:
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 
@@ -81,15 +91,11 @@ def _read(out: Path | None, config: Path | None) -> tuple[Standing, Sequence[str
     return standing, findings, wall_clock()
 
 
-def _is(one: JobRails, asked: str) -> bool:
-    short = one.job.partition("/")[2]
-    return asked in (one.job, short) or any(name.startswith(f"{asked}-") for name in (one.job, short))
-
-
-def record_command(plan: HeldPlan) -> str:
-    """How an operator records that this plan was returned by hand."""
+def record_command(plan: HeldPlan, *, away: bool = False) -> str:
+    """How an operator records that this plan was returned by hand, or takes such a record away."""
     namespace, _, group = plan.npus[0].job.partition("/")
-    return f"kubectl -n {namespace} annotate podgroup {group} {RAIL_RETURNED}={plan.plan} --overwrite"
+    what = "-" if away else f"={plan.plan} --overwrite"
+    return f"kubectl -n {namespace} annotate podgroup {group} {RAIL_RETURNED}{what}"
 
 
 def _advice(one: JobRails, plan: HeldPlan) -> str:
@@ -114,7 +120,7 @@ def _told(standing: Standing, jobs: Sequence[JobRails], asked: str | None) -> It
 def _job(one: JobRails, *, unread: bool) -> Iterator[str]:
     held = sum(len(plan.npus) for plan in one.held)
     left = "" if one.left is None else f", {one.left} of its {one.npus} left"
-    yield f"{one.job}  " + ("what it holds is not known" if unread else f"{held} NPUs held{left}")
+    yield f"{one.job}  " + ("what it holds is not known" if unread else f"{many(held, 'NPU')} held{left}")
     for plan in one.held:
         yield from _plan(one, plan)
     for watched in one.watched:
@@ -123,7 +129,12 @@ def _job(one: JobRails, *, unread: bool) -> Iterator[str]:
         yield f"  {'expired ' if watched.expired else 'observed'} since {utc_text(watched.since)}: {what}, {why}"
     newest = one.newest
     if newest is not None and newest.plan not in {plan.plan for plan in one.held}:
-        yield f"  newest answer  {newest.state}, rule {newest.rule.number} {newest.rule.code}, at {newest.at}"
+        over = next((plan for plan in one.history if plan.plan == newest.plan and plan.ended is not None), None)
+        rule = f"rule {newest.rule.number} {newest.rule.code}, at {newest.at}"
+        if over is None:
+            yield f"  newest answer  {newest.state}, {rule}"
+        else:
+            yield f"  newest answer  {rule}; {over.state} {utc_text(over.ended or 0)}"
         if newest.detail:
             yield from folded("detail", newest.detail)
         if newest.advice:
@@ -131,7 +142,7 @@ def _job(one: JobRails, *, unread: bool) -> Iterator[str]:
     for plan in one.history[:FEW]:
         ended = "" if plan.ended is None else f" {utc_text(plan.ended)}"
         since = f"held since {utc_text(plan.since)}"
-        yield f"  ended    plan {plan.plan}  {len(plan.npus)} NPUs {plan.state}{ended}, {since}"
+        yield f"  ended    plan {plan.plan}  {many(len(plan.npus), 'NPU')} {plan.state}{ended}, {since}"
 
 
 def _plan(one: JobRails, plan: HeldPlan) -> Iterator[str]:
@@ -142,7 +153,7 @@ def _plan(one: JobRails, plan: HeldPlan) -> Iterator[str]:
     for npu in plan.npus[:FEW]:
         yield f"    {npu.node} NPU {npu.npu}  die {npu.die_from}→{npu.die_to}  rank {npu.rank}  {_why(npu)}"
     if len(plan.npus) > FEW:
-        yield f"    and {len(plan.npus) - FEW} NPUs more"
+        yield f"    and {many(len(plan.npus) - FEW, 'NPU')} more"
     links = sorted({link for npu in plan.npus for link in npu.links})
     more = f" and {len(links) - FEW} more" if len(links) > FEW else ""
     yield f"    {'links':<10}{', '.join(f'{a}-{b}' for a, b in links[:FEW])}{more}"
@@ -150,6 +161,9 @@ def _plan(one: JobRails, plan: HeldPlan) -> Iterator[str]:
         for place, note in enumerate(one.newest.warnings):
             yield from folded("" if place else "warnings", f"{note.code}: {note.detail}")
     yield from folded("advice", _advice(one, plan))
+    if any(npu.early for npu in plan.npus):
+        yield from folded("recorded", f"A link was down then. {ANEW}")
+        yield f"    {'take away':<10}{record_command(plan, away=True)}"
     if plan.returnable:
         yield f"    {'record':<10}{record_command(plan)}"
 
@@ -227,6 +241,7 @@ def _plain_plan(one: JobRails, plan: HeldPlan) -> dict[str, Any]:
                 "rank": npu.rank,
                 "faulted": npu.faulted,
                 "links": [list(link) for link in npu.links],
+                "recorded_early": npu.early,
                 "link_back": None if npu.link_back is None else rfc3339(npu.link_back),
             }
             for npu in plan.npus

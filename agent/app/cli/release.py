@@ -23,7 +23,13 @@ from agent.domain.vocab import Mode
     epilog="Examples: fault-agent release --all --config agent.yaml;"
     " fault-agent release --job train/demo --cluster cluster.yaml --out out/ --yes",
 )
-@click.option("--job", "jobs", multiple=True, metavar="NAMESPACE/NAME", help="Of this job; may be given several times.")
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    metavar="NAME",
+    help="Of this job: namespace/name, or its name alone; may be given several times.",
+)
 @click.option("--all", "of_all", is_flag=True, help="Of every job, and the documents that all jobs share.")
 @place_options
 @click.option("--yes", is_flag=True, help="Do it. Without it is only said what would be done.")

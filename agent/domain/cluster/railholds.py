@@ -11,7 +11,7 @@ from agent.domain.cluster.book import Cause, Draft, RailPlan
 from agent.domain.events import Occurrence
 from agent.domain.jobs import Job
 from agent.domain.rail.case import RailQuestion
-from agent.domain.rail.handback import doubt, named
+from agent.domain.rail.handback import doubt, down_end, named
 from agent.domain.rail.life import HoldState
 from agent.domain.rail.reservations import (
     RailLedger,
@@ -20,6 +20,7 @@ from agent.domain.rail.reservations import (
     close_job,
     close_where,
     give_back,
+    note_early,
     note_link,
 )
 from agent.domain.rail.words import Borrow
@@ -27,6 +28,10 @@ from agent.domain.vocab import LINK_DOWN, RAIL_RETURNED, JobId, Millis, NodeName
 
 FEW: Final = 8
 """Moves and NPUs that a decision names."""
+ANEW: Final = (
+    "This record came too early and does not count later: take the annotation away, return by hand once the link is up,"
+    " then record it anew."
+)
 Ask: TypeAlias = Callable[[], RailQuestion]
 """All that bears on the job's rails now, with no fault in it."""
 
@@ -64,14 +69,28 @@ def hand_back(draft: Draft, job: Job, ask: Ask) -> None:
     """Take what an operator has recorded as switched back by hand, where that can have worked."""
     if draft.rails is None:
         return
-    for word in job.settings.rail_returned:
+    words = job.settings.rail_returned
+    own = draft.rails.of_job(job.id)
+    if any(entry.early for entry in own):
+        there = {entry.id for word in words for entry in named(own, word)}
+        draft.rails = note_early(draft.rails, job.id, {entry.id for entry in own} - there, early=False)
+    for word in words:
         entries = named(draft.rails.of_job(job.id), word)
         held = [entry for entry in entries if entry.open]
         if not held:
             if not entries:
                 _doubt_once(draft, word, "no plan or NPU of that name is known of this job", Cause())
             continue
-        why = doubt(ask(), held) or _down(draft, held)
+        if any(entry.early for entry in held):
+            continue
+        question = ask()
+        down = down_end(question, held) or _down(draft, held)
+        if down:
+            # Nobody can have switched back then, and when the link comes up nobody has switched again.
+            draft.rails = note_early(draft.rails, job.id, {entry.id for entry in held}, early=True)
+            draft.say(Reason.RAIL_UNVERIFIED, f"{RAIL_RETURNED}: {word}: {down}; it stays held. {ANEW}", _cause(held))
+            continue
+        why = doubt(question, held)
         if why:
             _doubt_once(draft, word, f"{why}; it stays held", _cause(held))
             continue

@@ -64,19 +64,20 @@ def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None =
     )
 
 
-_ON_LINK: Final = (FaultKind.RDMA_DOWN, FaultKind.RDMA_FLAP)
+ON_LINK: Final = (FaultKind.RDMA_DOWN, FaultKind.RDMA_FLAP)
+"""Kinds of a fault of one die's own link, as it is known before its neighbours are looked at."""
 
 
 def _with_leaves(book: ClusterBook, faults: Sequence[RailFault], others: Sequence[RailFault]) -> tuple[RailFault, ...]:
     """Links that went down with half of their node's dies of one parity; dies of other jobs count too."""
-    links = [one for one in faults if one.kind in _ON_LINK]
+    links = [one for one in faults if one.kind in ON_LINK]
     if not links:
         return tuple(faults)
     first = min(one.started_at for one in links)
     last = first + book.limits.joint_window
     nodes = sorted({one.node for one in links})
     down = {(one.node, one.device) for one in links}
-    down |= {(one.node, one.device) for one in others if one.kind in _ON_LINK and first <= one.started_at <= last}
+    down |= {(one.node, one.device) for one in others if one.kind in ON_LINK and first <= one.started_at <= last}
     for node in nodes:
         report = book.reports.get(node)
         for other in report.occurrences if report is not None else ():
@@ -85,7 +86,7 @@ def _with_leaves(book: ClusterBook, faults: Sequence[RailFault], others: Sequenc
     dies = {node: book.jobs.devices_of_node(node) for node in nodes}
     leaf = {(fault.node, device) for fault in leaf_faults(down, dies) for device in fault.devices}
     return tuple(
-        replace(one, kind=FaultKind.LEAF_SWITCH) if one.kind in _ON_LINK and (one.node, one.device) in leaf else one
+        replace(one, kind=FaultKind.LEAF_SWITCH) if one.kind in ON_LINK and (one.node, one.device) in leaf else one
         for one in faults
     )
 

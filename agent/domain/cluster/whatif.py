@@ -8,17 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
-from agent.domain.cluster.railquestion import about, facts_of
+from agent.domain.cluster.railquestion import ON_LINK, about, facts_of
 from agent.domain.events import FaultKey, Link, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job
 from agent.domain.rail import decide, plan_id, reserve
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
+from agent.domain.rail.life import HoldState, deadline
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.tables import difference
-from agent.domain.rail.words import WHOLE_NODE, Answer, Borrow, FaultKind, RailFault, Refuse
+from agent.domain.rail.words import WHOLE_NODE, Answer, Borrow, FaultKind, RailCode, RailFault, Refuse
 from agent.domain.ranktable import RankTable
-from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
+from agent.domain.vocab import LINK_DOWN, SECOND, JobId, Millis, NodeName, Plane, Reason, utc_text
 
 CQE_ERRORS: Final = frozenset({0x8C1F8608, 0x4C1F8608})
 """RDMA completion errors, as the device and as the host sees them."""
@@ -53,6 +54,8 @@ class Assumed:
     policy: BorrowPolicy | None = None
     no_ledger: bool = False
     """Nobody has told what is borrowed, so nothing is taken to be."""
+    no_clock: bool = False
+    """Nobody has told what time it is: a window with a given time is asked when it can just be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,16 @@ def what_if(
     """
     by_job: dict[JobId, list[Supposed]] = {}
     for one in dict.fromkeys(supposed):
-        for job in _jobs_at(book, one.key, only):
+        for job in only or jobs_at(book, one.key) or (JobId(""),):
             by_job.setdefault(job, []).append(one)
     known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
     table = assumed.tables[0] if assumed.tables else None
     facts = {name: facts_of(book, found, now, table) for name, found in known.items()}
+    waits = {name: _threshold(facts[name], assumed) if name in facts else 0.0 for name in sorted(by_job)}
+    clock = _clock(supposed, waits.values(), book.limits.joint_window) if assumed.no_clock else None
+    assumed, now = replace(assumed, no_clock=clock is not None), now if clock is None else clock
     faults: dict[JobId, list[RailFault]] = {}
-    for name in sorted(by_job):
-        threshold = _threshold(facts[name], assumed) if name in facts else 0.0
+    for name, threshold in waits.items():
         faults[name] = sorted((_fault(book, one, now, threshold) for one in by_job[name]), key=lambda one: one.ref)
     ledger = book.rails
     answers: list[WhatIf] = []
@@ -93,11 +98,51 @@ def what_if(
             answers.append(_of_no_job(book, tuple(own), now))
             continue
         for window in windows(own, book.limits.joint_window):
-            others = [one for several in faults.values() for one in several if one not in window]
-            question = about(book, facts[name], window, ledger, others)
-            answers.append(_answer(book, known[name], question, assumed))
-            ledger = _after(answers[-1], ledger, known[name])
+            began = window[-1].started_at
+            at = now if clock is None else _ready(began, waits[name], book.limits.joint_window)
+            late = tuple(one for one in window if _too_old(book, name, one, at))
+            rest = tuple(one for one in window if one not in late)
+            for asked in filter(None, (late, rest)):
+                others = [one for several in faults.values() for one in several if one not in asked]
+                question = about(book, replace(facts[name], now=at), asked, ledger, others)
+                answer = _answer(book, known[name], question, assumed)
+                answers.append(answer if asked is rest else _expired(answer, book.limits.max_event_age))
+                ledger = _after(answers[-1], ledger, known[name])
     return tuple(answers)
+
+
+def _ready(began: Millis, threshold: float, joint: Millis) -> Millis:
+    """The first moment at which a window can be judged whose newest fault began then."""
+    return Millis(began + max(int(threshold), joint) + 1)
+
+
+def _clock(supposed: Iterable[Supposed], waits: Iterable[float], joint: Millis) -> Millis | None:
+    """When the newest fault that is given with a time can be judged; None: none is."""
+    newest = max((one.at for one in supposed if one.at is not None), default=None)
+    return None if newest is None else _ready(newest, max(waits, default=0.0), joint)
+
+
+def _too_old(book: ClusterBook, job: JobId, fault: RailFault, now: Millis) -> bool:
+    """Whether the coordinator would plan nothing for it any more: nobody has judged it, and its time has passed."""
+    due = deadline(HoldState.PLANNED, fault.started_at, book.limits.max_event_age)
+    if fault.kind not in ON_LINK or due is None or due >= now:
+        return False
+    own = book.ledger(job)
+    mark = own.done.get(f"rail~{fault.event}")
+    if fault.event and mark is not None:
+        return mark.reason is Reason.TOO_OLD
+    held = book.rails.of_job(job) if book.rails is not None else ()
+    if fault.event and any(fault.event in entry.events for entry in held):
+        return False
+    kept = [one for key, one in own.quiet.items() if fault.event and key.partition("~")[0] == fault.event]
+    return not any(one.until is None or one.until + book.limits.max_event_age >= now for one in kept)
+
+
+def _expired(one: WhatIf, limit: Millis) -> WhatIf:
+    """What is answered to faults that nobody could judge in time; their rules are not asked."""
+    seconds = (one.question.now - min(fault.started_at for fault in one.question.faults)) / SECOND
+    told = f"{seconds:.0f} s old at {utc_text(one.question.now)}, older than max_event_age_s ({limit / SECOND:g} s)"
+    return replace(one, answer=Refuse(RailCode.TOO_OLD, 0, f"{told}: no borrow is planned for old news"))
 
 
 def windows(faults: Iterable[RailFault], joint: Millis) -> list[tuple[RailFault, ...]]:
@@ -116,13 +161,12 @@ def dies_of(book: ClusterBook, node: NodeName, parity: int) -> tuple[int, ...]:
     return tuple(device for device in book.jobs.devices_of_node(node) if device % 2 == parity)
 
 
-def _jobs_at(book: ClusterBook, key: FaultKey, only: frozenset[JobId]) -> Iterable[JobId]:
-    if only:
-        return only
+def jobs_at(book: ClusterBook, key: FaultKey) -> tuple[JobId, ...]:
+    """The jobs that hold the die of a fault; of one that lies on no die, those on its node."""
     device = _device(key)
     jobs = book.jobs
     on = jobs.jobs_on(key.node) if device == WHOLE_NODE else [one.job for one in jobs.bindings(key.node, device)]
-    return dict.fromkeys(on) or (JobId(""),)
+    return tuple(dict.fromkeys(on))
 
 
 def _device(key: FaultKey) -> int:
@@ -182,8 +226,10 @@ def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) 
 
 def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> tuple[RailQuestion, tuple[str, ...]]:
     """The question with what is assumed in the place of what is known, and that in words. `own`: the job's table."""
-    said = ["nothing is borrowed yet: fault-agent-rails is not among the objects"] if assumed.no_ledger else []
     now = question.now
+    said = ["nothing is borrowed yet: fault-agent-rails is not among the objects"] if assumed.no_ledger else []
+    if assumed.no_clock:
+        said.append(f"it is {utc_text(now)}: objects have no clock; then these faults can be judged")
     links = dict(question.links)
     named = {die: state for die, state in assumed.links.items() if die in question.owners}
     for (node, device), state in sorted(named.items()):

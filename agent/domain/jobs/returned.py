@@ -20,7 +20,7 @@ def rail_returned(annotations: Mapping[str, str]) -> tuple[tuple[str, ...], tupl
     good = dict.fromkeys(word for word in words if _PLAN_OR_NPU.fullmatch(word))
     bad = dict.fromkeys(word for word in words if word and word not in good)
     why = (
-        f"{RAIL_RETURNED}: {word[:80]!r} is neither a plan (12 hex digits) nor an NPU of one (plan/node/npu)"
+        f"{RAIL_RETURNED}: {word[:80]!r} is no plan (12 hex digits, lower case), nor an NPU of one (plan/node/npu)"
         for word in bad
     )
     return tuple(good), tuple(why)

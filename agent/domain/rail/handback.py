@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
-from agent.domain.rail.case import HitKind, RailQuestion, open_case
+from agent.domain.rail.case import Case, HitKind, RailQuestion, open_case
 from agent.domain.rail.decision import RULES
 from agent.domain.rail.reservations import RailLedger, Reservation
 from agent.domain.rail.words import FaultKind, RailFault
@@ -27,7 +27,32 @@ def doubt(question: RailQuestion, entries: Collection[Reservation]) -> str:
     """Why the return of these reservations cannot have worked, or empty. `question`: all that bears on the job, with
     no fault in it.
     """
-    # As if the links were still to be made: every end of them is asked as a failed rank whose fault has ended.
+    ends = _ends(question, entries)
+    if isinstance(ends, str):
+        return ends
+    for rule in RULES:
+        if rule.number in NEEDED:
+            for hit in rule.test(ends):
+                if hit.kind is HitKind.REFUSE:
+                    return f"rule {rule.number} {hit.code}: {hit.detail}"
+    return down_end(question, entries)
+
+
+def down_end(question: RailQuestion, entries: Collection[Reservation]) -> str:
+    """The end of their links that is known to be down, in words, or empty: a return needs all of them up."""
+    ends = _ends(question, entries)
+    if isinstance(ends, str):
+        return ""
+    for seat in ends.faulted:
+        if ends.link(seat.node, seat.device.device_id) == "down":
+            return f"the link of {seat} is down, and a return needs it up at both ends"
+    return ""
+
+
+def _ends(question: RailQuestion, entries: Collection[Reservation]) -> Case | str:
+    """As if the links were still to be made: every end of them as a failed rank whose fault has ended; or which rank
+    no table lists.
+    """
     peers: dict[int, set[int]] = {}
     for entry in entries:
         for one, other in entry.links:
@@ -44,13 +69,4 @@ def doubt(question: RailQuestion, entries: Collection[Reservation]) -> str:
         ends.append(
             RailFault(f"rank {rank}", seat.node, seat.device.device_id, FaultKind.RDMA_DOWN, question.now, question.now)
         )
-    case = open_case(replace(bare, faults=tuple(ends)))
-    for rule in RULES:
-        if rule.number in NEEDED:
-            for hit in rule.test(case):
-                if hit.kind is HitKind.REFUSE:
-                    return f"rule {rule.number} {hit.code}: {hit.detail}"
-    for seat in case.faulted:
-        if case.link(seat.node, seat.device.device_id) == "down":
-            return f"the link of {seat} is down, and a return needs it up at both ends"
-    return ""
+    return open_case(replace(bare, faults=tuple(ends)))

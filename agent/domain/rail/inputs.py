@@ -72,7 +72,7 @@ def _links(links: Iterable[tuple[int, int]]) -> str:
 
 
 def _done(case: Case) -> Iterator[Input]:
-    yield "ledger", "unreadable" if case.q.ledger is None else f"{case.q.ledger.held} NPUs held"
+    yield "ledger", "unreadable" if case.q.ledger is None else f"NPUs held: {case.q.ledger.held}"
     yield "links of this life on their backup side", _links(case.moved)
     yield from _of_faults(case, lambda fault: f"occurrence {fault.event or fault.ref}")
 

@@ -240,7 +240,7 @@ def retry_constraints(case: Case) -> Hits:
         hits.append(refuse(RailCode.OP_NOT_RETRYABLE, "HCCL cannot execute this operator again"))
     counts = [params.max_cnt for _, env in node_envs(case) if (params := env.params.effective(RetryParams()))]
     if q.retries_used is not None and counts and q.retries_used >= min(counts):
-        hits.append(refuse(RailCode.RETRY_EXHAUSTED, f"{q.retries_used} retries used, MaxCnt is {min(counts)}"))
+        hits.append(refuse(RailCode.RETRY_EXHAUSTED, f"retries used: {q.retries_used}, MaxCnt is {min(counts)}"))
     given = {"host plane": q.host_plane_ok, "operator": q.op_constraints_ok, "retries used": q.retries_used}
     missing = [name for name, value in given.items() if value is None]
     if missing:

@@ -50,6 +50,8 @@ class Reservation:
     link_back: Millis | None = None
     """Since when its own failed link is up again; its traffic stays on the other die all the same."""
     closed_at: Millis | None = None
+    early: bool = False
+    """A return of it is recorded that came while a link of it was down: it does not count until recorded anew."""
 
     @property
     def open(self) -> bool:
@@ -178,7 +180,7 @@ def weight(ledger: RailLedger) -> int:
         if said != head or (entry.faults, entry.events) != marks:
             total += 30 + sum(len(text) + 3 for text in (*entry.faults, *entry.events))
         head, marks = said, (entry.faults, entry.events)
-        total += _ROW + len(entry.node) + 8 * len(entry.links)
+        total += _ROW + (13 if entry.early else 0) + len(entry.node) + 8 * len(entry.links)
     return total
 
 
@@ -249,6 +251,17 @@ def note_link(ledger: RailLedger, ids: Collection[str], back: Millis | None) -> 
     """Their own links are up again since `back` (ms), or down again (None). Nothing is freed by that."""
     entries = tuple(
         replace(entry, link_back=back) if entry.open and entry.id in ids else entry for entry in ledger.entries
+    )
+    return _changed(ledger, entries)
+
+
+def note_early(ledger: RailLedger, job: JobId, ids: Collection[str], early: bool) -> RailLedger:
+    """A record of the return of these came too early (`early`), or is gone."""
+    if all(entry.early == early for entry in ledger.of_job(job) if entry.open and entry.id in ids):
+        return ledger
+    entries = tuple(
+        replace(entry, early=early) if entry.job == job and entry.open and entry.id in ids else entry
+        for entry in ledger.entries
     )
     return _changed(ledger, entries)
 

@@ -55,6 +55,7 @@ class RailCode(StrEnum):
     RETRY_EXHAUSTED = "RETRY_EXHAUSTED"
     BORROW = "BORROW"
     LEDGER_FULL = "LEDGER_FULL"
+    TOO_OLD = "TOO_OLD"
     # warnings
     BANDWIDTH_HALVED = "BANDWIDTH_HALVED"
     LEAF_SWITCH = "LEAF_SWITCH"
@@ -180,7 +181,7 @@ class Borrow:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No borrow, for this reason. Rule 0 is the ledger's own refusal."""
+    """No borrow, for this reason. Rule 0: no rule says so, but the ledger (LEDGER_FULL) or the clock (TOO_OLD)."""
 
     code: RailCode
     rule: int
@@ -263,6 +264,7 @@ _ADVICE: Final = {
     RailCode.OP_NOT_RETRYABLE: "HCCL ends this operator with an error: be ready to start from a checkpoint.",
     RailCode.RETRY_EXHAUSTED: "Raise MaxCnt of HCCL_OP_RETRY_PARAMS before the next start.",
     RailCode.LEDGER_FULL: "No NPU more is held until a job ends or a borrow is returned by hand.",
+    RailCode.TOO_OLD: "The rules are not asked any more: rail explain shows what they would say of it.",
 }
 
 

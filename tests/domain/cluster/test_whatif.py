@@ -15,11 +15,12 @@ from agent.domain.cluster import ClusterBook, Limits
 from agent.domain.cluster.whatif import Assumed, Supposed, WhatIf, dies_of, what_if, windows
 from agent.domain.events import ActiveFault, FaultKey, Link, NodeReport, Occurrence
 from agent.domain.hccl import env_from
+from agent.domain.ledger import Done, Kept
 from agent.domain.rail import HoldState, Reservation
 from agent.domain.rail.case import BorrowPolicy, Strictness
 from agent.domain.rail.reservations import RailLedger
 from agent.domain.rail.words import Borrow, FaultKind, Observe, RailFault
-from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Source
+from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Reason, Source
 
 LINK = "81078603"
 REAL = "huawei.com/AscendReal"
@@ -456,3 +457,43 @@ def test_the_answers_do_not_depend_on_the_order_of_the_words_and_are_the_same_ag
     assert len({(node, npu) for node, npu, _ in npus}) == len(set(npus))
     if strictness is Strictness.STRICT:
         assert len(npus) == len(set(npus))
+
+
+@pytest.mark.parametrize(
+    ("mark", "code"),
+    [
+        pytest.param(None, "TOO_OLD", id="nobody-has-judged-it"),
+        pytest.param(Reason.TOO_OLD, "TOO_OLD", id="it-expired"),
+        pytest.param(Reason.RAIL_REFUSED, "BORROW", id="it-was-judged-in-time"),
+    ],
+)
+def test_a_fault_expires_that_nobody_has_judged_within_the_age_of_an_event(mark: Reason | None, code: str) -> None:
+    book = a_book(the_a3())
+    book.reports[NodeName("n0")] = report("n0", occurred("n0", 0, NOW - 900_001))
+    if mark is not None:
+        done = {"rail~1:0:5:0": Done(Millis(NOW - 800_000), mark)}
+        book.ledgers[JobId(DEMO)] = replace(book.ledger(JobId(DEMO)), done=done)
+    (answer,) = asked(book, link())
+    assert answer.answer.code == code
+
+
+def test_exactly_the_age_of_an_event_is_not_too_old() -> None:
+    assert said(asked(a_book(the_a3()), link(at=NOW - 900_000))) == [(DEMO, "Borrow", 28, "BORROW")]
+    assert said(asked(a_book(the_a3()), link(at=NOW - 900_001))) == [(DEMO, "Refuse", 0, "TOO_OLD")]
+
+
+def test_what_a_quiet_rule_has_kept_back_is_as_old_as_its_release() -> None:
+    book = a_book(the_a3())
+    book.reports[NodeName("n0")] = report("n0", occurred("n0", 0, NOW - 1_800_000))
+    kept = Kept(Millis(NOW - 900_000), NodeName("n0"), "ACCOMPANY")
+    book.ledgers[JobId(DEMO)] = replace(book.ledger(JobId(DEMO)), quiet={"1:0:5:0~NotHandleFault~0": kept})
+    assert said(asked(book, link())) == [(DEMO, "Borrow", 28, "BORROW")]
+
+
+def test_of_one_window_those_that_are_too_old_go_and_the_others_are_asked() -> None:
+    answers = asked(a_book(the_a3()), link("n0", 0, NOW - 901_000), link("n1", 2, NOW - 899_000))
+    assert said(answers) == [(DEMO, "Refuse", 0, "TOO_OLD"), (DEMO, "Borrow", 28, "BORROW")]
+    assert [fault.ref for one in answers for fault in one.question.faults] == [
+        f"n0/network/0/81078603@{NOW - 901_000}",
+        f"n1/network/2/81078603@{NOW - 899_000}",
+    ]

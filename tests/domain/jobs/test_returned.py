@@ -29,7 +29,10 @@ def test_any_other_word_is_told_and_the_rest_counts(word: str) -> None:
     words, why = rail_returned({"fault-agent/rail-returned": f"{word},{PLAN}"})
     assert words == (PLAN,)
     assert why == (
-        f"fault-agent/rail-returned: {word[:80]!r} is neither a plan (12 hex digits) nor an NPU of one (plan/node/npu)",
+        (
+            f"fault-agent/rail-returned: {word[:80]!r} is no plan (12 hex digits, lower case), nor an NPU of one"
+            " (plan/node/npu)"
+        ),
     )
 
 

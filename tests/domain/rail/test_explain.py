@@ -48,7 +48,7 @@ def test_a_borrow_shows_what_each_of_the_28_rules_looked_at() -> None:
             (REF, "device 0 of n0: held by train/demo, rank 0 of server node_0"),
         ),
         2: (
-            ("ledger", "0 NPUs held"),
+            ("ledger", "NPUs held: 0"),
             ("links of this life on their backup side", "none"),
             (REF, "occurrence 1:0:0:0"),
         ),

@@ -258,6 +258,7 @@ open_entries = st.lists(
         faults=st.lists(names, max_size=3).map(tuple),
         events=st.lists(names, max_size=3).map(tuple),
         link_back=st.one_of(st.none(), st.just(NOW)),
+        early=st.booleans(),
         state=st.sampled_from([HoldState.RESERVED, HoldState.ADVISED]),
     ),
     max_size=8,
