@@ -30,6 +30,11 @@ def demo(labels: dict[str, str] | None = None, annotations: dict[str, str] | Non
     return Rig(the_demo(LABELS if labels is None else labels, annotations), settings)
 
 
+def with_another_group() -> Rig:
+    """A second PodGroup whose owner has the name of the first one's."""
+    return Rig([*the_demo(LABELS), a_group("second", uid="g2", labels=LABELS)], {})
+
+
 def a3(**env: str) -> Rig:
     """Job `demo` on the four nodes of the documented A3 table, every link up."""
     objects = [
@@ -298,6 +303,7 @@ TABLE: list[Any] = [
     (Reason.PROCESS_RECOVER_OWNS, lambda: demo({**LABELS, "process-recover-enable": "on"}), one(REQUEST)),
     (Reason.PROCESS_RECOVER_OWNS, lambda: demo({**LABELS, "process-recover-enable": "pause"}), one(REQUEST)),
     (Reason.VOLCANO_RESCHEDULES, lambda: demo(volcano="alive"), one(REQUEST)),
+    (Reason.SHARED_RESET_CONFIG, with_another_group, one(REQUEST)),
     (Reason.NO_RESET_EXECUTOR, demo, one(RESET)),
     (Reason.RECOVERY_STARTED, demo, one(REQUEST)),
     (Reason.RECOVERY_STARTED, lambda: demo(pytorch, {"fault-agent/in-place-recovery": "on"}), one(REQUEST)),

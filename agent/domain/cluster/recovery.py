@@ -112,6 +112,10 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
         return Reason.LABEL_OFF, f"fault-scheduling={scheduling or '(absent)'}"
     if scheduling in (FaultScheduling.GRACE, FaultScheduling.FORCE) and draft.book.volcano_alive:
         return Reason.VOLCANO_RESCHEDULES, f"fault-scheduling={scheduling} and Volcano's plugin is alive"
+    others = draft.book.jobs.sharers(job.id)
+    if others:
+        # One list of ranks and one RetryTime for two jobs: what starts the one would start or stop the other.
+        return Reason.SHARED_RESET_CONFIG, f"{document_of(job)} is also that of {', '.join(others[:3])}"
     return None
 
 

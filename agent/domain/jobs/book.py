@@ -321,6 +321,12 @@ class JobBook:
         told += [one for pod in self.pods_of(job) for one in pod_findings(pod, view is not None)]
         return tuple(sorted(set(told)))
 
+    def sharers(self, job: JobId) -> tuple[JobId, ...]:
+        """Other jobs of the same owner's name that have not ended, sorted: names made of it are theirs too."""
+        group = self._groups.get(job)
+        others = self._of_owner[_owner_key(group)] - {job} if group is not None else ()
+        return tuple(sorted(one for one in others if (view := self._view(one)) is not None and not view.job.finished))
+
     # --- inside
 
     def _bind(self, pod: Pod, device: int) -> Iterator[Binding]:

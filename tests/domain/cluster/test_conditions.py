@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubebuilders import DEMO_JOB, a_pod, the_demo
+from kubebuilders import DEMO_JOB, a_group, a_pod, the_demo
 from rig import Rig
 
 from agent.domain.vocab import Reason
@@ -29,6 +29,7 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
     phase: str = "Running"
     isolated: bool = False
+    shared: str = ""
     ranked: bool = True
     code: str = REQUEST
     also: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +38,10 @@ class Case:
         """What is said of the fault."""
         objects = the_demo(self.labels, self.annotations)
         objects[3]["status"]["phase"] = self.phase
+        if self.shared:
+            second = a_group("second", uid="g2", labels=self.labels)
+            second["status"]["phase"] = self.shared
+            objects.append(second)
         if not self.ranked:
             objects[4] = a_pod("demo-0", node="n1", rank_index=None, labels=self.labels)
         rig = Rig(objects, self.settings)
@@ -89,6 +94,13 @@ def volcano(case: Case) -> None:
     case.settings["volcano"] = "alive"
 
 
+def shared(phase: str) -> Callable[[Case], None]:
+    def bar(case: Case) -> None:
+        case.shared = phase
+
+    return bar
+
+
 def isolated(case: Case) -> None:
     case.isolated = True
 
@@ -112,6 +124,7 @@ BARS: list[tuple[Reason, Callable[[Case], None]]] = [
     (Reason.FRAMEWORK_NOT_SUPPORTED, framework(None)),
     (Reason.LABEL_OFF, scheduling("off")),
     (Reason.VOLCANO_RESCHEDULES, volcano),
+    (Reason.SHARED_RESET_CONFIG, shared("Running")),
     (Reason.ISOLATION_ONLY, isolated),
     (Reason.NO_RANK, without_rank),
     (Reason.NO_RESET_EXECUTOR, needs_reset),
@@ -127,6 +140,8 @@ OTHERWISE: list[tuple[Reason, Callable[[Case], None]]] = [
     (Reason.RECOVERY_STARTED, scheduling("force")),
     (Reason.RECOVERY_STARTED, scheduling("external-grace")),
     (Reason.RECOVERY_STARTED, scheduling("external-force")),
+    (Reason.SHARED_RESET_CONFIG, shared("Pending")),
+    (Reason.RECOVERY_STARTED, shared("Completed")),
 ]
 
 
@@ -146,6 +161,7 @@ def test_the_page_names_the_conditions_in_the_order_in_which_they_are_asked() ->
         "FRAMEWORK_NOT_SUPPORTED",
         "LABEL_OFF",
         "VOLCANO_RESCHEDULES",
+        "SHARED_RESET_CONFIG",
         "ISOLATION_ONLY",
         "NO_RANK",
         "RECOVERY_RUNNING",
