@@ -211,7 +211,8 @@ def adopt(draft: Draft, job: Job, info: ResetInfo) -> None:
     unrecovered ones would keep the workers dead for ever.
     """
     note_retry(draft, info)
-    known = [course.recovery.id for course in draft.ledger.courses]
+    ledgers = (draft.ledger, *map(draft.book.ledger, draft.book.jobs.sharers(job.id)))
+    known = [course.recovery.id for ledger in ledgers for course in ledger.courses]
     for one in orphans(info, known):
         entries = [entry for entry in info.rank_list or () if entry.recovery_id == one]
         course = Course(orphan(one, entries, draft.now, draft.ledger.retry_seen), (), "", "")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubebuilders import DEMO_JOB, a_group, a_pod, the_demo
+from kubebuilders import DEMO_JOB, a_group, a_node, a_pod, the_demo
 from rig import Rig
 
 from agent.domain.vocab import Reason
+from agent.wire.resetfile import decode_reset
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 REQUEST, NPU, SEPARATE = "80BB8003", "80E24E00", "80E18402"
@@ -170,6 +171,24 @@ def test_the_page_names_the_conditions_in_the_order_in_which_they_are_asked() ->
     ]
     after_nature = ROWS[ROWS.index("JOB_FINISHED") :]
     assert [str(reason) for reason, _ in BARS] == [row for row in after_nature if row != "RECOVERY_RUNNING"]
+
+
+async def test_entries_of_a_job_that_shares_its_list_are_no_orphans_of_another() -> None:
+    """A recovery of `demo` runs; then a second group comes, and with it a coordinator that looks into every list."""
+    rig = Rig(the_demo(LABELS))
+    rig.fault(REQUEST, 6)
+    rig.tick(8)
+    await rig.run()
+    second = [a_group("second", uid="g2", labels=LABELS), a_node("n3", internal_ip="10.0.0.3")]
+    pod = a_pod("second-0", uid="s0", node="n3", rank_index=0, labels=LABELS, group="second")
+    after = Rig([*the_demo(LABELS), *second, pod], disk=rig.disk)
+    after.fault(REQUEST, 12, node="n3")
+    after.tick(20)
+    await after.run()
+    assert Reason.RECOVERY_ENDED not in [one.reason for one in after.decisions]
+    (data,) = [await after.data("train/reset-config-demo")]
+    assert data is not None
+    assert [one.status for one in decode_reset(data["reset.json"]).rank_list or ()] == ["unrecovered"] * 4
 
 
 async def test_with_nothing_in_its_way_a_recovery_is_started() -> None:
