@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent.app.abreast import abreast
 from agent.app.documents import owner_reference
-from agent.domain.cluster import ClusterBook, Verdict, take_ledger
+from agent.domain.cluster import ClusterBook, Verdict, document_of, take_ledger
 from agent.domain.events import Decision
 from agent.domain.ledger import ClusterLedger, JobLedger
 from agent.domain.rail.reservations import RailLedger
@@ -268,7 +268,7 @@ class Ledgers:
         plan = self.plans.get(job)
         found = book.jobs.job(job)
         if found is not None:
-            self.reset_names[job] = f"{found.namespace}/reset-config-{found.owner_name or found.name}"
+            self.reset_names[job] = document_of(found)
         if ledger.term != book.cluster.term:
             ledger = replace(ledger, term=book.cluster.term)
             book.ledgers[job] = ledger

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
 from agent.app.publisher import CLUSTER_ANNOTATION, Documents, Published, Publisher, Rendered, claimed_by_other
-from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, document_seen, records_seen
+from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, document_of, document_seen, records_seen
 from agent.domain.events import Decision
+from agent.domain.jobs import config_name
 from agent.domain.rail.life import HoldState, LifeSignal
 from agent.domain.rail.reservations import advance
 from agent.domain.reset import (
@@ -238,7 +239,7 @@ class Press:
         """Namespace and name of the job's reset-config; the name is empty when nothing is known of the job."""
         job = self.book.jobs.job(job_id)
         if job is not None:
-            self._ledgers.reset_names[job_id] = f"{job.namespace}/reset-config-{job.owner_name or job.name}"
+            self._ledgers.reset_names[job_id] = document_of(job)
         namespace, _, name = self._ledgers.reset_names.get(job_id, f"{job_id.partition('/')[0]}/").partition("/")
         return namespace, name
 
@@ -246,15 +247,13 @@ class Press:
         job, text = self.book.jobs.job(job_id), self._ledgers.plans.get(job_id)
         if job is None or text is None:
             return None
+        name = plan_name(config_name(job))
         try:
             document = decode_plan(text)
             detail = f"{document.state}, rule {document.rule.number} {document.rule.code}"
         except BadDocument as error:
-            return Published(
-                job.namespace, plan_name(job.owner_name or job.name), Reason.DOCUMENT_UNREADABLE, str(error)
-            )
+            return Published(job.namespace, name, Reason.DOCUMENT_UNREADABLE, str(error))
         rendered = Rendered(Reason.WRITTEN, {PLAN_KEY: text}, detail, owner=docs.owner_reference(job))
-        name = plan_name(job.owner_name or job.name)
         mode = Mode.DISABLED if self._wishes.mode is Mode.DISABLED else Mode.ACT
         done = await self._publisher.publish(job.namespace, name, lambda _: rendered, mode)
         if self.book.rails is not None and done.reason in _SEEN:

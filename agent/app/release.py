@@ -17,6 +17,7 @@ from agent.app.press import Press, Wishes
 from agent.app.publisher import Published, claimed_by_other, let_go
 from agent.domain.cluster import ClusterBook, Verdict, adopt, evolve
 from agent.domain.events import Decision
+from agent.domain.jobs import config_name
 from agent.domain.vocab import JobId, Millis, Mode, Reason
 from agent.errors import BadDocument, BadUsage, CannotRun, Fenced
 from agent.ports import DocumentStore
@@ -63,7 +64,7 @@ def jobs_named(book: ClusterBook, names: Iterable[str]) -> frozenset[JobId]:
     for id_ in (*book.ledgers, *book.frozen):
         found.setdefault(id_, set()).add(id_)
     for job in book.jobs.jobs():
-        for name in (job.id, f"{job.namespace}/{job.owner_name or job.name}"):
+        for name in (job.id, f"{job.namespace}/{config_name(job)}"):
             found.setdefault(name, set()).add(job.id)
     bare: dict[str, set[str]] = {}
     for name in found:

@@ -19,6 +19,7 @@ from agent.domain.cluster.book import (
     evolve,
     take_ledger,
 )
+from agent.domain.cluster.courses import document_of
 from agent.domain.cluster.nodes import decide_node, entry_of
 from agent.domain.cluster.placement import first_retries
 from agent.domain.ledger import JobLedger, prune
@@ -35,6 +36,7 @@ __all__ = [
     "adopt",
     "decide_job",
     "decide_node",
+    "document_of",
     "document_seen",
     "entry_of",
     "evolve",

@@ -10,7 +10,7 @@ from agent.domain.cluster.book import Cause, Draft, on_chip
 from agent.domain.cluster.effective import SEPARATION_RULE, faults_of
 from agent.domain.effects import node_status, switch_status
 from agent.domain.events import ActiveFault, fault_ref
-from agent.domain.jobs import Job
+from agent.domain.jobs import Job, config_name
 from agent.domain.ledger import Course
 from agent.domain.reset import (
     UNSURE,
@@ -36,7 +36,7 @@ _IN_PLACE = (Policy.RESTART_REQUEST, Policy.RESTART, Policy.RESET)
 
 def document_of(job: Job) -> str:
     """`namespace/name` of the job's reset.json."""
-    return f"{job.namespace}/reset-config-{job.owner_name or job.name}"
+    return f"{job.namespace}/reset-config-{config_name(job)}"
 
 
 def isolating(draft: Draft, job: Job) -> ActiveFault | None:

@@ -10,7 +10,7 @@ from typing import Final
 from agent.domain.cluster.book import ClusterBook
 from agent.domain.cluster.railfacts import hccl_envs, visible_dies
 from agent.domain.events import FaultKey, Link
-from agent.domain.jobs import Job
+from agent.domain.jobs import Job, config_name
 from agent.domain.rail import leaf_faults
 from agent.domain.rail.case import CommMode, RailQuestion
 from agent.domain.rail.reservations import RailLedger
@@ -37,7 +37,7 @@ def about(
 
 def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None = None) -> RailQuestion:
     """All that the book knows of the job's rails now, with no fault in it; the same for every window that is asked."""
-    key = (job.namespace, job.owner_name or job.name)
+    key = (job.namespace, config_name(job))
     table = table or book.tables.get(key)
     nodes = book.jobs.nodes_of(job.id)
     return RailQuestion(

@@ -15,7 +15,7 @@ from agent.domain.cluster.railquestion import about, facts_of, is_link_down
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
-from agent.domain.jobs import Job, Product
+from agent.domain.jobs import Job, Product, config_name
 from agent.domain.rail import decide
 from agent.domain.rail.case import RailQuestion, Strictness
 from agent.domain.rail.life import HoldState, deadline
@@ -179,7 +179,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence], threshold: float) -> 
 
 
 def _document(job: Job) -> str:
-    return f"{job.namespace}/fault-agent-rail-{job.owner_name or job.name}"
+    return f"{job.namespace}/fault-agent-rail-{config_name(job)}"
 
 
 def _words(answer: Answer) -> str:

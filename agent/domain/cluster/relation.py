@@ -11,7 +11,7 @@ from agent.domain.cluster.book import Draft, cause_of
 from agent.domain.cluster.kept import known_occurrences
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import ActiveFault, Occurrence, fault_ref
-from agent.domain.jobs import Job, Product
+from agent.domain.jobs import Job, Product, config_name
 from agent.domain.jobs.filters import filter_key
 from agent.domain.ledger import Related
 from agent.domain.relation import Outcome, Seen, Strategy, judge, sight_of
@@ -121,7 +121,7 @@ def _active(draft: Draft, job: Job) -> Iterator[ActiveFault]:
 def _is_super_pod(draft: Draft, job: Job) -> bool:
     """An A3 job: its nodes are of that product, or its rank table lists super-pods."""
     book = draft.book
-    table = book.tables.get((job.namespace, job.owner_name or job.name))
+    table = book.tables.get((job.namespace, config_name(job)))
     a3 = any(book.jobs.product_of(node) is Product.A3 for node in book.jobs.nodes_of(job.id))
     return a3 or (table is not None and bool(table.super_pods))
 

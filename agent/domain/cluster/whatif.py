@@ -11,7 +11,7 @@ from agent.domain.cluster.book import ClusterBook
 from agent.domain.cluster.railquestion import ON_LINK, about, facts_of
 from agent.domain.events import FaultKey, Link, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
-from agent.domain.jobs import Job
+from agent.domain.jobs import Job, config_name
 from agent.domain.rail import decide, plan_id, reserve
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState, deadline
@@ -218,7 +218,7 @@ def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) ->
 
 
 def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) -> WhatIf:
-    own = book.tables.get((job.namespace, job.owner_name or job.name))
+    own = book.tables.get((job.namespace, config_name(job)))
     question, said = _assume(asked, assumed, own)
     name = plan_id(job.id, job.incarnation, [one.event or one.ref for one in question.faults])
     return WhatIf(question, decide(question), name, said, book.cluster_id)

@@ -27,6 +27,7 @@ from agent.domain.jobs.values import (
     product_of_type,
     ring_size,
 )
+from agent.domain.jobs.view import config_name
 
 __all__ = [
     "Binding",
@@ -42,6 +43,7 @@ __all__ = [
     "RankTableFacts",
     "ServerFacts",
     "Stated",
+    "config_name",
     "job_id",
     "merge_annotations",
     "merge_labels",

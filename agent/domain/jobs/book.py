@@ -29,6 +29,7 @@ from agent.domain.jobs.view import (
     JobView,
     RankLookup,
     claim_findings,
+    config_name,
     describe,
     pod_findings,
     pod_order,
@@ -380,7 +381,7 @@ class JobBook:
 
 def _owner_key(group: PodGroup) -> Key:
     """Whose rings-config belongs to the group: its owner's; a group without one goes by its own name."""
-    return group.namespace, group.owner_name or group.name
+    return group.namespace, config_name(group)
 
 
 def _facts(group: PodGroup) -> PodGroup:

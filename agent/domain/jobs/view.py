@@ -95,6 +95,11 @@ def pod_order(pod: Pod) -> tuple[bool, int, str]:
     return pod.rank_index is None, pod.rank_index or 0, pod.name
 
 
+def config_name(job: Job | PodGroup) -> str:
+    """What names of ConfigMaps about the job end with, such as `reset-config-`: its owner's name, else its own."""
+    return job.owner_name or job.name
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     """A job, its life and what is wrong with it."""
@@ -149,7 +154,7 @@ def _group_findings(group: PodGroup, pods: Sequence[Pod], table: RankLookup | st
             FindingCode.GROUP_WITHOUT_OWNER, name, "no ownerReferences: no reset-config and no UUID belong to it"
         )
     if isinstance(table, str):
-        owner = f"ConfigMap {group.namespace}/rings-config-{group.owner_name or group.name}"
+        owner = f"ConfigMap {group.namespace}/rings-config-{config_name(group)}"
         yield Finding(FindingCode.RANK_TABLE_NOT_READY, owner, table or "its status is not completed")
 
 
