@@ -265,10 +265,6 @@ class JobBook:
         """Nodes the job's pods are bound to, sorted."""
         return tuple(sorted({pod.node for pod in self._pods.of_job(job) if pod.node is not None}))
 
-    def bindings_of(self, job: JobId) -> tuple[Binding, ...]:
-        """Every device of the job, in the order of pods_of and then by physical id."""
-        return tuple(b for pod in self.pods_of(job) for device in pod.bound for b in self._bind(pod, device))
-
     def rank_table(self, job: JobId) -> RankTableFacts | None:
         """The job's completed rank table, or None."""
         group = self._groups.get(job)

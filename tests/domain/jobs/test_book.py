@@ -5,7 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubebuilders import DEMO_GROUP, DEMO_JOB, DEMO_UID, a_group, a_node, a_pod, the_demo
 
-from agent.domain.jobs import FaultScheduling, FindingCode, Node, Pod, PodGroup, Product, RankTableFacts, ServerFacts
+from agent.domain.jobs import (
+    Binding,
+    FaultScheduling,
+    FindingCode,
+    Node,
+    Pod,
+    PodGroup,
+    Product,
+    RankTableFacts,
+    ServerFacts,
+)
 from agent.domain.jobs.book import JobBook, Touched
 from agent.domain.jobs.view import Incarnation, pod_digest
 from agent.domain.vocab import JobId, NodeName
@@ -41,6 +51,12 @@ def apply(book: JobBook, *objects: object) -> Touched:
 
 def holds(book: JobBook, node: NodeName, device: int) -> list[tuple[str, str, int | None, int, int]]:
     return [(b.job, b.pod.name, b.rank, b.logic_id, b.position) for b in book.bindings(node, device)]
+
+
+def bindings_of(book: JobBook) -> list[Binding]:
+    """Of JOB, pod by pod and die by die, as the index from devices has them."""
+    held = [(pod, device) for pod in book.pods_of(JOB) if pod.node is not None for device in pod.bound]
+    return [b for pod, device in held for b in book.bindings(pod.node or N1, device) if b.pod == pod]
 
 
 def codes(book: JobBook) -> list[str]:
@@ -83,7 +99,7 @@ def test_the_demo_job_is_described_by_its_group_owner_and_labels() -> None:
     assert (job.settings.fault_scheduling, job.settings.fault_retry_times) == (FaultScheduling.GRACE, 3)
     assert (job.pods, job.devices, job.placed, job.finished, job.min_member) == (2, 8, True, False, 2)
     assert [pod.name for pod in book.pods_of(JOB)] == ["demo-0", "demo-1"]
-    assert [b.rank for b in book.bindings_of(JOB)] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert [b.rank for b in bindings_of(book)] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert book.nodes_of(JOB) == (N1, N2)
     assert [found.id for found in book.jobs()] == [DEMO_JOB]
     assert (book.product_of(N1), book.prefix_of(N1)) == (Product.UNKNOWN, "Ascend910")
@@ -229,12 +245,12 @@ def test_the_rank_table_of_the_owner_goes_before_the_rank_index() -> None:
     book = a_book(*the_demo())
     table = RankTableFacts((ServerFacts("uid-demo-0", "10.0.0.1", "", {0: 4, 1: 5, 2: 6, 3: 7}),))
     assert book.apply_rank_table("train", "demo", table) == Touched(frozenset({JOB}), frozenset({N1, N2}))
-    assert [b.rank for b in book.bindings_of(JOB)] == [4, 5, 6, 7, 4, 5, 6, 7]
+    assert [b.rank for b in bindings_of(book)] == [4, 5, 6, 7, 4, 5, 6, 7]
     assert book.rank_table(JOB) == table
     assert codes(book) == ["RANK_DISAGREES"]
     assert not book.apply_rank_table("train", "demo", table)
     book.remove_rank_table("train", "demo")
-    assert [b.rank for b in book.bindings_of(JOB)] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert [b.rank for b in bindings_of(book)] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert codes(book) == []
 
 
@@ -254,7 +270,7 @@ def test_a_table_that_comes_before_its_job_is_used_and_one_of_another_namespace_
     book.apply_rank_table("train", "demo", RankTableFacts((ServerFacts("uid-demo-0", ranks={0: 40}),)))
     book.apply_rank_table("other", "demo", RankTableFacts((ServerFacts("uid-demo-0", ranks={0: 50}),)))
     apply(book, a_group(), a_pod(rank_index=None))
-    assert [(b.device, b.rank) for b in book.bindings_of(JOB)] == [(0, 40), (1, None), (2, None), (3, None)]
+    assert [(b.device, b.rank) for b in bindings_of(book)] == [(0, 40), (1, None), (2, None), (3, None)]
     assert book.findings()[0].reason.startswith("device 1, 2, 3: ")
 
 
