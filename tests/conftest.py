@@ -4,10 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, core, settings
 
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 settings.load_profile("house")
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-randomly, which chooses the seed or takes it from the run that began this one
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed for all: Hypothesis draws from a generator of its own, which pytest-randomly does not know."""
+    seed = config.getoption("randomly_seed", None)
+    if core.global_force_seed is None and seed is not None:
+        core.global_force_seed = int(seed)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
