@@ -10,12 +10,12 @@ settings.register_profile("house", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("house")
 
 
-@pytest.hookimpl(trylast=True)  # after pytest-randomly, which chooses the seed or takes it from the run that began this one
+@pytest.hookimpl(trylast=True)  # after pytest-randomly, which has chosen or been given the seed
 def pytest_configure(config: pytest.Config) -> None:
     """One seed for all: Hypothesis draws from a generator of its own, which pytest-randomly does not know."""
     seed = config.getoption("randomly_seed", None)
-    if core.global_force_seed is None and seed is not None:
-        core.global_force_seed = int(seed)
+    if seed is not None and config.getoption("hypothesis_seed", None) is None:
+        vars(core)["global_force_seed"] = int(seed)  # what --hypothesis-seed sets
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
