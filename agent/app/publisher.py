@@ -4,14 +4,14 @@ The one rule: a document is rendered inside the retry, onto the version that the
 survive and a lost race costs a second look, not a lost write.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from agent.domain.vocab import Mode, Reason
-from agent.errors import AgentError, BadDocument, Conflict, Verdict
+from agent.errors import AgentError, BadDocument, Verdict
 from agent.ports import ConfigMap
 
 CONFLICT_TRIES = 8
@@ -85,29 +85,12 @@ class Publisher:
     async def publish(self, namespace: str, name: str, render: Render, mode: Mode = Mode.ACT) -> Published:
         """Bring one document to what `render` wants of the live object.
 
-        Errors that park come back as DOCUMENT_UNREADABLE or DOCUMENT_REFUSED with their text. Raises Unavailable
-        (the caller tries again with the newest state) and Fenced.
+        Errors that park come back as DOCUMENT_UNREADABLE or DOCUMENT_REFUSED with their text. Raises, after
+        CONFLICT_TRIES, Conflict and Unavailable (the caller tries again with the newest state), and Fenced.
         """
         if mode is Mode.DISABLED:
             return Published(namespace, name, Reason.DISABLED)
-        try:
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception(lambda error: getattr(error, "verdict", None) is Verdict.RETRY),
-                stop=stop_after_attempt(CONFLICT_TRIES),
-                wait=wait_random_exponential(multiplier=0.01, max=0.5),
-            ):
-                with attempt:
-                    return await self._once(namespace, name, render, mode)
-        except RetryError as error:
-            cause = error.last_attempt.exception()
-            raise cause if cause is not None else error from error
-        except BadDocument as error:
-            return Published(namespace, name, Reason.DOCUMENT_UNREADABLE, str(error))
-        except AgentError as error:
-            if error.verdict is not Verdict.PARK:
-                raise
-            return Published(namespace, name, Reason.DOCUMENT_REFUSED, str(error))
-        raise AssertionError("the retry either returns or raises")
+        return await _settled(namespace, name, lambda: self._once(namespace, name, render, mode))
 
     async def _once(self, namespace: str, name: str, render: Render, mode: Mode) -> Published:
         live = await self._store.get(namespace, name)
@@ -140,24 +123,35 @@ class Publisher:
 async def let_go(store: Documents, namespace: str, name: str, cluster: str) -> Published:
     """Take this agent's claim off a document; what it holds stays. Another agent's claim is left alone.
 
-    Raises Conflict after CONFLICT_TRIES lost races, Unavailable and Fenced.
+    Errors as `publish` has them.
     """
-    tries = 0
-    while True:
-        try:
-            live = await store.get(namespace, name)
-            if live is None or live.annotations.get(CLUSTER_ANNOTATION) != cluster:
-                return Published(namespace, name, Reason.UNCHANGED, live=live)
-            rest = {key: value for key, value in live.annotations.items() if key != CLUSTER_ANNOTATION}
-            stored = await store.put(replace(live, annotations=rest))
-            return Published(namespace, name, Reason.WRITTEN, changed=True, live=stored)
-        except Conflict:
-            tries += 1
-            if tries == CONFLICT_TRIES:
-                raise
-        except BadDocument as error:
-            return Published(namespace, name, Reason.DOCUMENT_UNREADABLE, str(error))
-        except AgentError as error:
-            if error.verdict is not Verdict.PARK:
-                raise
-            return Published(namespace, name, Reason.DOCUMENT_REFUSED, str(error))
+
+    async def once() -> Published:
+        live = await store.get(namespace, name)
+        if live is None or live.annotations.get(CLUSTER_ANNOTATION) != cluster:
+            return Published(namespace, name, Reason.UNCHANGED, live=live)
+        rest = {key: value for key, value in live.annotations.items() if key != CLUSTER_ANNOTATION}
+        stored = await store.put(replace(live, annotations=rest))
+        return Published(namespace, name, Reason.WRITTEN, changed=True, live=stored)
+
+    return await _settled(namespace, name, once)
+
+
+async def _settled(namespace: str, name: str, once: Callable[[], Awaitable[Published]]) -> Published:
+    """What came of one slot after tries enough; see `Publisher.publish` for the errors."""
+    try:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception(lambda error: getattr(error, "verdict", None) is Verdict.RETRY),
+            stop=stop_after_attempt(CONFLICT_TRIES),
+            wait=wait_random_exponential(multiplier=0.01, max=0.5),
+            reraise=True,
+        ):
+            with attempt:
+                return await once()
+    except BadDocument as error:
+        return Published(namespace, name, Reason.DOCUMENT_UNREADABLE, str(error))
+    except AgentError as error:
+        if error.verdict is not Verdict.PARK:
+            raise
+        return Published(namespace, name, Reason.DOCUMENT_REFUSED, str(error))
+    raise AssertionError("the retry either returns or raises")
