@@ -6,7 +6,6 @@ are loaded and this term is in the cluster's ledger; and nothing once the lease 
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from agent.app.lastseen import LastSeen
 from agent.app.node_app import unheard
 from agent.app.policykeep import SHORT, PolicyKeep
 from agent.app.remarks import Remarks
+from agent.app.rollcall import RollCall
 from agent.app.trouble import Trouble
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport
@@ -29,8 +29,6 @@ from agent.wire.report import decode
 
 TOMBSTONE_AFTER = 24 * HOUR
 """A node whose object went so long ago (ms) has its report removed."""
-UNKNOWN_AFTER = 180 * SECOND
-"""A node that has not reported for so long (ms) is unknown: what was written of it stays as it is."""
 BACK_OFF_S = 1.0
 REFUSED_S = 10.0
 """Before asking again for what a service has refused."""
@@ -98,7 +96,7 @@ class CoordinatorRole:
         self._journal_again = Millis(0)
         self.ear = Ear(parts.events, parts.deputy, parts.coordinator, parts.letters, self.tell, say)
         self._waiting_since: dict[NodeName, Millis] = {}
-        self._heard_at: dict[NodeName, Millis] = {}
+        self.roll = RollCall()
         self.turns = 0
         """How often reports and objects have been read."""
         self.acted = 0
@@ -192,7 +190,7 @@ class CoordinatorRole:
         for node, data in (await p.feed.read()).items():
             report = self._report(node, data)
             if report is not None:
-                self._heard_at[node] = p.now()
+                self.roll.heard(node, p.now(), report.policy[:SHORT])
                 known = p.coordinator.book.reports.get(node)
                 if known is None or (known.epoch, known.seq) < (report.epoch, report.seq):
                     fresh[node] = p.deputy.spoke(node, report, p.now())
@@ -210,7 +208,7 @@ class CoordinatorRole:
             p.deputy.forget(node)
             pulse.unreadable.discard(node)
             pulse.foreign.discard(node)
-            self._heard_at.pop(node, None)
+            self.roll.forget(node)
             self._cut.discard(node)
             return None
         try:
@@ -245,9 +243,8 @@ class CoordinatorRole:
         world.findings.clear()
 
     def unknown_nodes(self) -> tuple[NodeName, ...]:
-        """Nodes that have not reported for UNKNOWN_AFTER."""
-        now = self._p.now()
-        return tuple(node for node, at in self._heard_at.items() if now - at > UNKNOWN_AFTER)
+        """Nodes that have been silent for too long: what was written of them stays as it is."""
+        return self.roll.unknown(self._p.now())
 
     @property
     def erasures(self) -> Mapping[Writer, int]:
@@ -258,11 +255,6 @@ class CoordinatorRole:
     def policy(self) -> str:
         """The short digest of this replica's own policy."""
         return self._p.policy.short
-
-    def policies(self) -> Mapping[str, int]:
-        """How many nodes' last reports were rated by which policy (short digest); more than one is a split fleet."""
-        reports = self._p.coordinator.book.reports.values()
-        return Counter(report.policy[:SHORT] for report in reports if report.policy)
 
     @property
     def dropped(self) -> Mapping[str, int]:

@@ -273,7 +273,7 @@ async def test_a_split_fleet_is_counted_and_said() -> None:
     for node, digest in (("n1", POLICY.digest), ("n2", MILDER.digest), ("n3", MILDER.digest)):
         rig.bus.foreign(a_report(node, policy=digest, caught_up=True))
     await rig.lead()
-    assert dict(rig.role.policies()) == {OLD: 1, NEW: 2}
+    assert rig.role.roll.policies() == {OLD: 1, NEW: 2}
     values = {name: value for _, name, _, value, labels in coordinator_samples(rig.role) if not labels}
     assert (values["fault_agent_policies"], values["fault_agent_other_policy_nodes"]) == (2, 2)
     await rig.end()

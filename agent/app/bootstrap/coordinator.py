@@ -346,7 +346,7 @@ async def _watch(events: KafkaFaultSource, status: Status, role: CoordinatorRole
             # A broker that does not answer is nothing that a restart would mend.
             with contextlib.suppress(AgentError):
                 status.acting.observe(await events.look(), wall_clock())
-        told, before = split_words(role.policies(), status.keep.short), told
+        told, before = split_words(role.roll.policies(), status.keep.short), told
         if told != before:
             say(told or "policy: all nodes report the same as this coordinator's again")
         await asyncio.sleep(LOOK_S)
@@ -377,7 +377,7 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
     yield "counter", "fault_agent_reasons_lost", "Reasons that the journal did not take in time", pulse.untold, ()
     yield "gauge", "fault_agent_unreadable_reports", "Nodes whose report cannot be read", len(pulse.unreadable), ()
     yield "gauge", "fault_agent_unknown_nodes", "Nodes silent for 180 s", len(role.unknown_nodes()), ()
-    policies = role.policies()
+    policies = role.roll.policies()
     yield "gauge", "fault_agent_policies", "Different policies that the nodes' reports were rated by", len(policies), ()
     others = sum(count for digest, count in policies.items() if digest != role.policy)
     yield "gauge", "fault_agent_other_policy_nodes", "Nodes whose policy is not this coordinator's", others, ()

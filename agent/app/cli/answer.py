@@ -10,7 +10,7 @@ from agent.app.cli.account import many
 from agent.app.cli.asked import Asked
 from agent.app.cli.rules import Word, separation_words
 from agent.app.cli.show import folded, local_offset
-from agent.app.coordinator_role import UNKNOWN_AFTER
+from agent.app.rollcall import UNKNOWN_AFTER
 from agent.app.standing import Evidence, Standing
 from agent.app.telling import Letter
 from agent.domain.events import ActiveFault, Decision, FaultKey, FrequencyCounter
