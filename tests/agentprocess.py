@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 PROGRAM = "from agent.app.cli.main import main; main()"
-PATIENCE = 40.0
+PATIENCE = 240.0
 """Seconds after which a process that does not get there is a failure; nothing is timed by it."""
 
 

@@ -77,7 +77,7 @@ def test_two_processes_lose_none_of_each_others_writes(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in children:
-        process.communicate("go\n", timeout=30)
+        process.communicate("go\n", timeout=240)
     assert [process.returncode for process in children] == [0, 0]
     document = asyncio.run(folder.get("a", "counter"))
     assert document is not None
@@ -97,7 +97,7 @@ def test_a_kill_at_any_moment_leaves_every_file_whole(tmp_path: Path) -> None:
         # Lines it had printed before it died count as done too.
         for line in process.stdout.read().split():
             done = max(done, int(line))
-        process.wait(timeout=10)
+        process.wait(timeout=240)
         process.communicate()
         asyncio.run(_check_whole(tmp_path, done))
 

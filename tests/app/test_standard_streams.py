@@ -22,7 +22,7 @@ def shell(redirection: str, *words: str | Path, encoding: str = "utf-8") -> tupl
         ["/bin/sh", "-c", script, sys.executable, *map(str, words)],
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=240,
         env={**os.environ, "PYTHONIOENCODING": encoding},
     )
     return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)

@@ -10,5 +10,5 @@ LINT = "import sys; from importlinter.application.use_cases import lint_imports 
 
 def test_imports_go_downwards_only() -> None:
     command = [sys.executable, "-c", f"from importlinter import configuration as c; c.configure(); {LINT}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-500:]

@@ -14,7 +14,7 @@ FOREIGN = re.compile(
 
 
 def test_no_file_speaks_of_its_making() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     names = listed.stdout.split("\n") if listed.returncode == 0 else []
     found = []
     for name in names:

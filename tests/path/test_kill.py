@@ -121,7 +121,6 @@ def go_on(place: Path, name: str) -> AgentProcess:
     return AgentProcess(place / f"{name}.jsonl", place / "cluster.json", place / name)
 
 
-@pytest.mark.timeout(180)
 def test_killed_at_many_moments_a_run_ends_as_one_that_never_was(tmp_path: Path) -> None:
     write_cluster(tmp_path / "cluster.json", objects())
     moments = random.Random(20260101)
