@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 from agentprocess import AgentProcess
 from kubebuilders import a_config_map, a_group, a_pod, the_demo
 from recordlines import append_lines, document, fault_line, journal, write_cluster, write_lines
