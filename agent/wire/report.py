@@ -9,18 +9,21 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from agent.domain.events import ActiveFault, FaultKey, FrequencyCounter, NodeReport, Occurrence
+from agent.domain.events import ActiveFault, FaultKey, FrequencyCounter, NodeReport
 from agent.domain.vocab import LEVELS, Plane
 from agent.errors import BadReport
 
 SCHEMA: Final = 1
 """Major of the schema. A reader ignores fields it does not know; a changed meaning is a new major."""
 MAX_BYTES: Final = 256 * 1024
+LEAST_BYTES: Final = 150
+"""Of an occurrence."""
 MARK_BYTES: Final = 8
 _ADAPTER: Final = TypeAdapter(NodeReport)
 _OPTIONS: Final = orjson.OPT_NON_STR_KEYS
@@ -36,8 +39,11 @@ def encode(report: NodeReport) -> bytes:
     The same report gives the same bytes: fields in fixed order, partitions and devices ascending, identities in the
     report's own order (the longest quiet first).
     """
-    data = _dump(report)
-    return data if len(data) <= MAX_BYTES else _dump(fit(report))
+    if len(report.occurrences) * LEAST_BYTES <= MAX_BYTES:  # else the whole is not worth the time it takes
+        data = _dump(report)
+        if len(data) <= MAX_BYTES:
+            return data
+    return _dump(fit(report))
 
 
 def decode(data: bytes) -> NodeReport:
@@ -85,17 +91,17 @@ def fit(report: NodeReport, limit: int = MAX_BYTES) -> NodeReport:
     9. `totals` that are left, the longest quiet first
     10. `active`: other planes before chip and network, in each the mildest first, of equal ones the youngest
     """
-    bare, hopeless = _without_hopeless(report, limit)
+    bare, size = _newest_occurrences(report, limit)
     for name, stage in _STAGES:
-        over = len(_dump(bare)) - limit
-        if over <= 0 and not hopeless:
+        over = size - limit
+        if over <= 0:
             break
         gains, without = stage(bare)
-        count = _count(name, gains, over, report.cut, hopeless)
+        count = _count(name, gains, over, bare.cut)
         if count:
-            bare = replace(without(count - hopeless), cut=(*report.cut, f"{name}:{count}"))
-        report, hopeless = bare, 0
-    return report
+            size -= sum(gains[:count]) - _told(name, count, bare.cut)
+            bare = replace(without(count), cut=(*bare.cut, f"{name}:{count}"))
+    return bare
 
 
 _Stage = tuple[Sequence[int], Callable[[int], NodeReport]]
@@ -114,39 +120,46 @@ def _dump(report: NodeReport) -> bytes:
     return orjson.dumps(fields, option=_OPTIONS)
 
 
-def _count(name: str, gains: Sequence[int], over: int, cut: Sequence[str], gone: int) -> int:
-    """The fewest to cut, the `gone` ones included, that free `over` bytes and those that tell of the cut."""
+def _told(name: str, count: int, cut: Sequence[str]) -> int:
+    """Bytes that telling of a cut takes."""
+    return len(f'"{name}:{count}"') + bool(cut) if count else 0
+
+
+def _count(name: str, gains: Sequence[int], over: int, cut: Sequence[str]) -> int:
+    """The fewest to cut that free `over` bytes and those that tell of the cut."""
     freed = 0
-    for more in range(len(gains) + 1):
-        count = gone + more
-        told = len(f'"{name}:{count}"') + bool(cut) if count else 0
-        if freed >= over + told:
+    for count, more in enumerate((*gains, 0)):
+        if freed >= over + _told(name, count, cut):
             return count
-        freed += gains[more] if more < len(gains) else 0
-    return gone + len(gains)
+        freed += more
+    return len(gains)
 
 
-def _without_hopeless(report: NodeReport, limit: int) -> tuple[NodeReport, int]:
-    """The report without the oldest spare occurrences that cannot fit whatever else is cut, and how many they are.
-
-    A book can hold many times what a report can, and a busy node reports five times a second: those are not measured.
+def _newest_occurrences(report: NodeReport, limit: int) -> tuple[NodeReport, int]:
+    """The report with as many of its spare occurrences as fit, and its bytes. Spare are all but the newest of each
+    identity; a book can hold many times as many as a report, so only those that fit are measured.
     """
-    left = limit
-    spare = _spare(report)
-    for kept, one in enumerate(reversed(spare)):
-        left -= len(orjson.dumps(one)) + 1
-        if left < 0:
-            gone = frozenset(one.id for one in spare[: len(spare) - kept])
-            few = tuple(one for one in report.occurrences if one.id not in gone)
-            return replace(report, occurrences=few), len(spare) - kept
-    return report, 0
+    newest = {_identity(one): one.id for one in report.occurrences}
+    kept = set(newest.values())
+    spare = sorted((one for one in report.occurrences if one.id not in kept), key=_BEGIN, reverse=True)
+    bare = replace(report, occurrences=tuple(one for one in report.occurrences if one.id in kept))
+    size, name = len(_dump(bare)), "occurrences"
+    for more, one in enumerate(spare):
+        longer = size + len(orjson.dumps(one)) + 1
+        if longer + _told(name, len(spare) - more - 1, report.cut) > limit:
+            break
+        size = longer
+        kept.add(one.id)
+    cut = len(report.occurrences) - len(kept)
+    if not cut:
+        return report, size
+    told = (*report.cut, f"{name}:{cut}")
+    few = tuple(one for one in report.occurrences if one.id in kept)
+    return replace(report, occurrences=few, cut=told), size + _told(name, cut, report.cut)
 
 
-def _spare(report: NodeReport) -> list[Occurrence]:
-    """All but the newest of each identity, oldest first."""
-    newest = {(one.key.code, one.key.where, one.key.plane.value): one for one in report.occurrences}
-    kept = frozenset(one.id for one in newest.values())
-    return sorted((one for one in report.occurrences if one.id not in kept), key=_beginning)
+_identity: Final = attrgetter("key.code", "key.where", "key.plane")
+_BEGIN: Final = attrgetter("begin")
 
 
 def _in_list(items: Sequence[object], whole: int) -> list[int]:
@@ -165,24 +178,14 @@ def _in_object(items: Mapping[str, int], some: Sequence[str]) -> list[int]:
     return gains
 
 
-def _spare_occurrences(report: NodeReport) -> _Stage:
-    return _some_occurrences(report, _spare(report))
-
-
 def _all_occurrences(report: NodeReport) -> _Stage:
-    return _some_occurrences(report, sorted(report.occurrences, key=_beginning))
+    oldest = sorted(report.occurrences, key=_BEGIN)
 
-
-def _some_occurrences(report: NodeReport, oldest: Sequence[Occurrence]) -> _Stage:
     def without(count: int) -> NodeReport:
         gone = frozenset(one.id for one in oldest[:count])
         return replace(report, occurrences=tuple(one for one in report.occurrences if one.id not in gone))
 
     return _in_list(oldest, len(report.occurrences)), without
-
-
-def _beginning(one: Occurrence) -> int:
-    return one.begin
 
 
 def _quiet_totals(report: NodeReport) -> _Stage:
@@ -268,7 +271,6 @@ def _mild_faults(report: NodeReport) -> _Stage:
 
 
 _STAGES: Final[Sequence[tuple[str, Callable[[NodeReport], _Stage]]]] = (
-    ("occurrences", _spare_occurrences),
     ("totals", _quiet_totals),
     ("unknown", _unknown_codes),
     ("ids", _old_ids),
