@@ -15,7 +15,7 @@ PROGRAM = "from agent.app.cli.main import main; main()"
 FULL = "standard output or standard error cannot be written: No space left on device"
 
 
-def shell(redirection: str, *words: str | Path, encoding: str = "utf-8") -> tuple[int, str, str]:
+def shell(redirection: str, *words: str | Path, encoding: str = "utf-8", unbuffered: str = "") -> tuple[int, str, str]:
     """The command under a shell's redirection: exit code and what still came out."""
     script = f'exec "$0" -c "{PROGRAM}" "$@" {redirection}'
     done = subprocess.run(
@@ -23,7 +23,7 @@ def shell(redirection: str, *words: str | Path, encoding: str = "utf-8") -> tupl
         capture_output=True,
         check=False,
         timeout=240,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUNBUFFERED": unbuffered},
     )
     return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)
 
@@ -40,9 +40,10 @@ def replay(files: Path, redirection: str, **more: str) -> tuple[int, str, str]:
     return shell(redirection, *words, **more)
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [("version",), ("--help",), ("policy", "show"), ("config", "show")])
-def test_a_full_output_is_told_in_one_line(words: tuple[str, ...]) -> None:
-    assert shell("> /dev/full", *words) == (3, "", f"fault-agent: {FULL}\n")
+def test_a_full_output_is_told_in_one_line(words: tuple[str, ...], unbuffered: str) -> None:
+    assert shell("> /dev/full", *words, unbuffered=unbuffered) == (3, "", f"fault-agent: {FULL}\n")
 
 
 def test_a_replay_whose_output_is_full_says_so_and_has_kept_its_reasons(files: Path) -> None:
@@ -51,9 +52,11 @@ def test_a_replay_whose_output_is_full_says_so_and_has_kept_its_reasons(files: P
     assert journal(files / "out") != []
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [("explain", "nope"), ("replay",), ("config", "show", "--config", "/nowhere")])
-def test_an_error_that_cannot_be_told_has_its_exit_code_all_the_same(words: tuple[str, ...]) -> None:
-    assert shell("2> /dev/full", *words) == (3, "", "")
+def test_an_error_that_cannot_be_told_has_its_exit_code_all_the_same(words: tuple[str, ...], unbuffered: str) -> None:
+    """Also where the interpreter keeps what could not be written and tries once more as it ends."""
+    assert shell("2> /dev/full", *words, unbuffered=unbuffered) == (3, "", "")
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "<&- 2>&-"])

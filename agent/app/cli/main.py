@@ -24,6 +24,7 @@ def main() -> None:
 
         with suppress(OSError):  # where nobody can be told the exit code says it
             sys.stderr.write("fault-agent: stopped\n")
+    _let_go_of_what_cannot_be_written()
     sys.exit(code)
 
 
@@ -43,3 +44,14 @@ def _occupy_standard_streams() -> None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115  # open as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
+
+
+def _let_go_of_what_cannot_be_written() -> None:
+    """Else the interpreter tries once more as it ends, and its own exit code takes the place of ours."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)

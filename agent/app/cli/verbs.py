@@ -4,8 +4,6 @@ The one rule: no traceback for anything foreseen; every error says what to do ne
 Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run, 130 broken off with Ctrl-C.
 """
 
-import io
-import os
 import sys
 from contextlib import suppress
 
@@ -112,10 +110,8 @@ def answer() -> int:
         code = _answer()
         sys.stdout.flush()  # here, where it can still be told that it failed
     except BrokenPipeError:
-        _let_go_of_output()  # its reader went away (for instance `| head`); nothing is left to say to it
-        return 0
+        return 0  # its reader went away (for instance `| head`); nothing is left to say to it
     except OSError as error:
-        _let_go_of_output()
         what = error.filename or "standard output or standard error cannot be written"
         with suppress(OSError):
             click.echo(f"fault-agent: {what}: {error.strerror or error}", err=True)
@@ -137,11 +133,3 @@ def _answer() -> int:
         click.echo(f"fault-agent: {error}", err=True)
         return EXIT_USAGE if isinstance(error, BadUsage) else EXIT_CANNOT_RUN
     return code if isinstance(code, int) else 0  # click hands an Exit's code back instead of raising it
-
-
-def _let_go_of_output() -> None:
-    """What is still buffered goes nowhere: the interpreter would try to write it once more as it ends."""
-    with suppress(io.UnsupportedOperation):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
