@@ -12,6 +12,7 @@ from agent.app.documents import RESCHEDULE_NAME, VCJOB_NAME
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX, Ledgers
 from agent.app.linediff import unified
 from agent.app.press import Wishes
+from agent.app.publisher import CLUSTER_ANNOTATION
 from agent.domain.cluster import ClusterBook, document_of
 from agent.domain.events import Behind, Decision
 from agent.domain.jobs import config_name
@@ -115,6 +116,9 @@ async def preview(
         wanted = drawn.get(place)
         live = await _live(layers.real, place)
         before = live.data if live is not None else {}
+        after = wanted.data if wanted is not None else before
+        if wanted is not None and after == before:  # what is in it is right, and it does not say whose it is
+            after = {**after, f"annotation {CLUSTER_ANNOTATION}": wanted.annotations[CLUSTER_ANNOTATION]}
         found.append(
             Preview(
                 place,
@@ -123,7 +127,7 @@ async def preview(
                 tuple(causes.get(place, ())),
                 modes[_kind(place, wishes)],
                 before,
-                wanted.data if wanted is not None else before,
+                after,
             )
         )
     return found

@@ -62,6 +62,11 @@ def claimed_by_other(live: ConfigMap | None, cluster: str) -> str:
     return owner if owner != cluster else ""
 
 
+def is_claimed(live: ConfigMap | None, cluster: str) -> bool:
+    """Whether the document says that this agent writes it."""
+    return live is not None and live.annotations.get(CLUSTER_ANNOTATION) == cluster
+
+
 class Documents(Protocol):
     """What a publisher asks of a DocumentStore; the object that `get` gives may be the one last seen."""
 
@@ -112,12 +117,14 @@ class Publisher:
         )
         claim = {CLUSTER_ANNOTATION: self._cluster}
         target = replace(base, data={**base.data, **wanted.data}, annotations={**base.annotations, **claim})
-        if live is not None and target.data == live.data:
+        right = live is not None and target.data == live.data
+        if right and (mode is Mode.OBSERVE or is_claimed(live, self._cluster)):
             return Published(namespace, name, Reason.UNCHANGED, wanted.detail, live=live)
         if mode is Mode.OBSERVE:
             return Published(namespace, name, Reason.OBSERVE, wanted.detail or "would change", live=live)
         stored = await self._store.put(target)
-        return Published(namespace, name, Reason.WRITTEN, wanted.detail, changed=True, live=stored)
+        detail = f"as it was, with annotation {CLUSTER_ANNOTATION}" if right else wanted.detail
+        return Published(namespace, name, Reason.WRITTEN, detail, changed=True, live=stored)
 
 
 async def let_go(store: Documents, namespace: str, name: str, cluster: str) -> Published:
@@ -128,7 +135,7 @@ async def let_go(store: Documents, namespace: str, name: str, cluster: str) -> P
 
     async def once() -> Published:
         live = await store.get(namespace, name)
-        if live is None or live.annotations.get(CLUSTER_ANNOTATION) != cluster:
+        if live is None or not is_claimed(live, cluster):
             return Published(namespace, name, Reason.UNCHANGED, live=live)
         rest = {key: value for key, value in live.annotations.items() if key != CLUSTER_ANNOTATION}
         stored = await store.put(replace(live, annotations=rest))

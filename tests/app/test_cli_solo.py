@@ -268,12 +268,11 @@ def test_a_fault_that_stays_shown_after_its_recover_says_its_level_there(capsys:
         told(Reason.IN_USE, job=JobId(DEMO_JOB), detail="separated once the job has left the device"),
         told(Reason.FAULT_SHOWN, detail="it has recovered; shown on as SeparateNPU until clean for longer than 60 s"),
     )
-    fault = f"n1/chip/2/{SEPARATE}"
+    fault, kept = f"n1/chip/2/{SEPARATE}", "it has recovered; shown on until clean for longer than 60 s"
     assert lines == [
         f"00:00:00.000   FAULT_SHOWN           {fault}  SeparateNPU · {raised}",
         f"00:00:00.000   IN_USE                {fault}  train/demo · separated once the job has left the device",
-        f"00:00:00.000   FAULT_SHOWN           {fault}  SeparateNPU · it has recovered; shown on until clean for longer"
-        " than 60 s",
+        f"00:00:00.000   FAULT_SHOWN           {fault}  SeparateNPU · {kept}",
     ]
 
 

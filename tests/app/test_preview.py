@@ -135,6 +135,25 @@ async def test_what_somebody_else_has_changed_would_be_put_right() -> None:
     assert one.before["remain-retry-times"] == one.after["remain-retry-times"]
 
 
+async def test_an_annotation_of_ours_that_is_missing_would_be_put_back() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    foreign = rig.disk.foreign
+    assert foreign is not None
+    live = await foreign.get(*VCJOB.split("/"))
+    assert live is not None
+    await foreign.put(replace(live, annotations={}))
+    one = (await shown(rig))[VCJOB]
+    assert (one.reason, one.changes) == (Reason.WRITTEN, True)
+    assert one.diff() == [
+        f"--- {VCJOB} annotation fault-agent/cluster, as it stands",
+        f"+++ {VCJOB} annotation fault-agent/cluster, as it would be",
+        "@@ -0,0 +1 @@",
+        "+solo",
+    ]
+
+
 async def test_a_document_that_another_writes_stays_and_says_whose_it_is() -> None:
     rig = Rig(the_demo(LABELS))
     document = a_config_map("vcjob-fault-npu-cm", {"fault-node": ""}, namespace="volcano-system")
