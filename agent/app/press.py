@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
 from agent.app.publisher import Documents, Published, Publisher, Rendered, claimed_by_other, is_claimed
+from agent.app.reschedule_document import RecordsShown, render_reschedule
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, document_of, document_seen, records_seen
 from agent.domain.events import Decision
 from agent.domain.jobs import config_name
@@ -75,6 +76,7 @@ class Press:
         self._wishes = wishes
         self._publisher = Publisher(store, book.cluster_id)
         self.shown = docs.NodesShown()
+        self._records = RecordsShown()
         self.dropped: Counter[str] = Counter()
         """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
         self.erasures: Counter[Writer] = Counter()
@@ -160,13 +162,13 @@ class Press:
             self.book.foreign.discard(shared)
 
     async def _publish_records(self, now: Millis) -> tuple[Published, Verdict]:
-        wishes, shown = self._wishes, docs.RecordsShown()
+        wishes, shown = self._wishes, self._records
         stood: list[ConfigMap | None] = []
 
         def render(live: ConfigMap | None) -> Rendered:
             stood.append(live)
             barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
-            return barred or docs.render_reschedule(self.book, live, shown)
+            return barred or render_reschedule(self.book, live, shown)
 
         done = await self._publisher.publish(
             wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
@@ -175,7 +177,7 @@ class Press:
         if done.changed:
             self.dropped.update(shown.dropped)
         seen = done.reason in (Reason.WRITTEN, Reason.UNCHANGED)
-        verdict = records_seen(self.book, shown.jobs) if seen and shown.jobs else Verdict()
+        verdict = records_seen(self.book, shown.jobs, shown.news(self.book)) if seen and shown.jobs else Verdict()
         told = self._unclaimed(Shared.RECORDS, stood, done, now)
         return done, replace(verdict, decisions=(*told, *verdict.decisions))
 

@@ -5,7 +5,7 @@ writer left in a shape that breaks Go readers is a BadDocument, never a guess. `
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -169,6 +169,51 @@ def decode_retry_times(text: str) -> tuple[dict[str, RetryTimes], tuple[BadDocum
 def encode_reschedule(jobs: Mapping[str, JobRecords]) -> str:
     """The `recent-reschedule-records` text, or the empty text for no job (cache.go:183). See `budget` for its limit."""
     return gojson.encode({job: job_object(one) for job, one in sorted(jobs.items())}) if jobs else ""
+
+
+@dataclass(slots=True)
+class _JobText:
+    """A job as it stands in the text, and how long that is in bytes."""
+
+    job: JobRecords
+    text: str
+    size: int
+    records: tuple[int, ...] = ()
+    """Bytes of each record, once they were asked for."""
+
+
+class RecordTexts:
+    """The text of `recent-reschedule-records`, each job of it written out once for as long as its records stay the same
+    object: of thousands of jobs one more restart concerns one.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _JobText] = {}
+
+    def text(self, jobs: Mapping[str, JobRecords]) -> str:
+        """As `encode_reschedule` gives it. Jobs that are not among these are forgotten."""
+        members = [self._of(job, one) for job, one in sorted(jobs.items())]
+        if len(self._kept) > len(jobs):
+            self._kept = {job: self._kept[job] for job in jobs}
+        return f"{{{','.join(one.text for one in members)}}}" if jobs else ""
+
+    def size(self, job: str, one: JobRecords) -> int:
+        """Bytes of one job's member of the object, without the comma between jobs."""
+        return self._of(job, one).size
+
+    def record_sizes(self, job: str, one: JobRecords) -> tuple[int, ...]:
+        """Bytes of each of its records."""
+        found = self._of(job, one)
+        if len(found.records) != len(one.records):
+            found.records = tuple(gojson.size(record_object(record)) for record in one.records)
+        return found.records
+
+    def _of(self, job: str, one: JobRecords) -> _JobText:
+        found = self._kept.get(job)
+        if found is None or found.job is not one:
+            text = f"{gojson.encode(job)}:{gojson.encode(job_object(one))}"
+            found = self._kept[job] = _JobText(one, text, len(text.encode()))
+        return found
 
 
 def job_object(job: JobRecords) -> dict[str, Any]:
