@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from agent.app.publisher import Rendered
+from agent.app.publisher import NODES_ANNOTATION, Rendered, is_claimed
 from agent.domain.cluster import ClusterBook, Verdict, evolve, first_retries
 from agent.domain.faultnodes import FaultNodeEntry, has_keys_of_others, same_but_time, with_keys_of_others
 from agent.domain.jobs import Job
@@ -29,6 +29,7 @@ from agent.wire.documents import (
     encode_fault_nodes,
     encode_retry_times,
 )
+from agent.wire.gojson import check_code
 from agent.wire.resetfile import CHECK_CODE, RESET_JSON, RESTART_TYPE, decode_reset, fitting, reset_data
 
 FAULT_NODE = "fault-node"
@@ -74,8 +75,12 @@ def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | N
     """
     if vcjob is not None:
         with suppress(BadDocument):
-            for entry in decode_fault_nodes(vcjob.data.get(FAULT_NODE, "")):
+            text = vcjob.data.get(FAULT_NODE, "")
+            entries = decode_fault_nodes(text)
+            for entry in entries:
                 book.entries[entry.node] = with_keys_of_others(entry, None)
+            if is_claimed(vcjob, book.cluster_id) and vcjob.annotations.get(NODES_ANNOTATION) == check_code(text):
+                book.shown.update(entry.node for entry in entries)
         with suppress(BadDocument):
             for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, ""))[0].items():
                 book.known_retries[JobId(job)] = (left.uid, left.times)
@@ -121,7 +126,7 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     data = live.data if live is not None else {}
     foreign = foreign_data(live, FAULT_NODE, RETRY_TIMES)
     retries, said = _retries(book, gone, data.get(RETRY_TIMES, ""), budget_beside(foreign))
-    entries, problem = _entries(book, data.get(FAULT_NODE, ""), shown)
+    entries, problem, ours = _entries(book, data.get(FAULT_NODE, ""), shown)
     trimmed = trim_fault_nodes(entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
     kept = trimmed.entries
     if trimmed.dropped and not problem:
@@ -131,21 +136,27 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     shown.rendered(nodes, kept)
     shown.left_out = {"devices": trimmed.dropped, "details": trimmed.bare, "nodes": trimmed.left_out}
     detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *said))
-    return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail)
+    mark = {NODES_ANNOTATION: check_code(nodes) if ours else None}
+    return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail, annotations=mark)
 
 
-def _entries(book: ClusterBook, text: str, shown: NodesShown) -> tuple[dict[NodeName, FaultNodeEntry], tuple[str, ...]]:
-    """Our elements with the keys that others gave them, beside those of nodes that we have never judged; and what is
-    wrong with the live text. Levels are known anew, so a text that nobody can read is made anew.
+def _entries(
+    book: ClusterBook, text: str, shown: NodesShown
+) -> tuple[dict[NodeName, FaultNodeEntry], tuple[str, ...], bool]:
+    """Our elements with the keys that others gave them, beside those of nodes that we have never judged; what is wrong
+    with the live text; and whether all are ours. Levels are known anew, so a text that nobody can read is made anew.
     """
+    known = book.judged | book.shown
     try:
         live = shown.read(text)
     except BadDocument as error:
-        return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",)
+        return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",), book.entries.keys() <= known
     others = {node: entry for node, entry in live.items() if node not in book.judged}
     theirs = {node: entry for node, entry in live.items() if node in book.entries and has_keys_of_others(entry)}
     ours = {node: with_keys_of_others(book.entries[node], entry) for node, entry in theirs.items()}
-    return {**book.entries, **ours, **others}, ()
+    # What stood there at the start and is not ours is others' to take away again.
+    found = {**{node: entry for node, entry in book.entries.items() if node in known}, **ours, **others}
+    return found, (), found.keys() <= known
 
 
 def _at_its_time(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:

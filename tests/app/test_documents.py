@@ -230,6 +230,7 @@ def test_fault_nodes_are_cut_to_what_is_left_beside_foreign_keys() -> None:
         entry = fault_node(NodeFaults(node, devices=devices))
         assert entry is not None
         book.entries[node] = entry
+        book.judged.add(node)
     live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"theirs": "x" * 300_000})
     rendered = render_vcjob(book, frozenset(), live, NodesShown())
     assert rendered.data is not None
