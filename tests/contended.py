@@ -46,7 +46,8 @@ OUR_KEYS = {
     VCJOB: ("fault-node", "remain-retry-times"),
     RECORDS: ("recent-reschedule-records",),
 }
-CLAIM = "fault-agent/cluster"
+MARKS = ("fault-agent/cluster", "fault-agent/fault-node")
+"""Annotations of ours."""
 FENCE = ("train", "fence")
 TRIES = 50
 Move = Callable[[], Awaitable[None]]
@@ -104,7 +105,7 @@ def lost_of_others(before: ConfigMap, after: ConfigMap) -> list[str]:
     told = []
     for what, one, other in (
         ("labels", before.labels, after.labels),
-        ("annotations", _without(before.annotations, (CLAIM,)), _without(after.annotations, (CLAIM,))),
+        ("annotations", _without(before.annotations, MARKS), _without(after.annotations, MARKS)),
         ("keys", _without(before.data, ours), _without(after.data, ours)),
         ("owners", before.extra.get("ownerReferences"), after.extra.get("ownerReferences")),
         ("binaryData", before.extra.get("binaryData"), after.extra.get("binaryData")),

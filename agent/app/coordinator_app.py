@@ -291,12 +291,13 @@ class Coordinator:
 
     def _is_unknown(self, node: NodeName) -> bool:
         """Nothing but an earlier entry speaks of the node. It may be another's, and no report is no sign of health; a
-        Node object that is missing makes it ours to take back only if a ledger or a removed report knows the node.
+        Node object that is missing makes it ours to take back only if a ledger or a removed report knows the node, or
+        the document proves that all in it is ours.
         """
         book = self.book
         if node not in self._inherited or node in book.reports or node in book.vanished:
             return False
-        known = bool(book.former.get(node)) or node in book.cluster.machines
+        known = bool(book.former.get(node)) or node in book.cluster.machines or node in book.shown
         return not known or book.jobs.node(node) is not None or next(iter(book.jobs.nodes()), None) is None
 
     def _note_gone(self, job: JobId) -> None:

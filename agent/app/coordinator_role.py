@@ -248,7 +248,7 @@ class CoordinatorRole:
 
     @property
     def erasures(self) -> Mapping[Writer, int]:
-        """How often each other writer has taken something of ours out of a reset-config."""
+        """How often each other writer has taken something of ours out of a document."""
         return self._p.coordinator.press.erasures
 
     @property

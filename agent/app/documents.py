@@ -3,37 +3,33 @@
 The one rule: a live object that cannot be read is left alone, and of a shared value only our entries change.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from agent.app.publisher import Rendered
+from agent.app.publisher import NODES_ANNOTATION, Rendered, is_claimed
 from agent.domain.cluster import ClusterBook, Verdict, evolve, first_retries
 from agent.domain.faultnodes import FaultNodeEntry, has_keys_of_others, same_but_time, with_keys_of_others
 from agent.domain.jobs import Job
 from agent.domain.ledger import JobLedger
-from agent.domain.reschedule import MAX_RECORDS, MAX_TOTAL, JobRecords, RetryTimes
+from agent.domain.reschedule import RetryTimes
 from agent.domain.reset import Merge, Outcome, Phase, ResetInfo, merge
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.errors import BadDocument
 from agent.ports import ConfigMap
 from agent.wire.budget import (
-    RECORDS_LIMIT,
     TrimmedNodes,
-    TrimmedRecords,
     budget_beside,
-    data_bytes,
     trim_fault_nodes,
-    trim_records,
 )
 from agent.wire.documents import (
     decode_fault_nodes,
     decode_reschedule,
     decode_retry_times,
     encode_fault_nodes,
-    encode_reschedule,
     encode_retry_times,
 )
+from agent.wire.gojson import check_code
 from agent.wire.resetfile import CHECK_CODE, RESET_JSON, RESTART_TYPE, decode_reset, fitting, reset_data
 
 FAULT_NODE = "fault-node"
@@ -48,15 +44,6 @@ RESET_LABELS = {"reset": "true"}
 def foreign_writers(live: ConfigMap | None, ours: str) -> tuple[str, ...]:
     """Managers of the live object that are not us; in a folder there are none unless an object brought them."""
     return tuple(name for name in live.managers if name != ours) if live is not None else ()
-
-
-@dataclass(slots=True)
-class RecordsShown:
-    """What job-reschedule-reason holds once it is written, and what had no room in it."""
-
-    jobs: dict[JobId, JobRecords] = field(default_factory=dict)
-    dropped: dict[str, int] = field(default_factory=dict)
-    """`records` and `jobs`: how many went."""
 
 
 class NodesShown:
@@ -88,8 +75,12 @@ def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | N
     """
     if vcjob is not None:
         with suppress(BadDocument):
-            for entry in decode_fault_nodes(vcjob.data.get(FAULT_NODE, "")):
+            text = vcjob.data.get(FAULT_NODE, "")
+            entries = decode_fault_nodes(text)
+            for entry in entries:
                 book.entries[entry.node] = with_keys_of_others(entry, None)
+            if is_claimed(vcjob, book.cluster_id) and vcjob.annotations.get(NODES_ANNOTATION) == check_code(text):
+                book.shown.update(entry.node for entry in entries)
         with suppress(BadDocument):
             for job, left in decode_retry_times(vcjob.data.get(RETRY_TIMES, ""))[0].items():
                 book.known_retries[JobId(job)] = (left.uid, left.times)
@@ -119,7 +110,7 @@ def barred(live: ConfigMap | None, manager: str, sole_writer: bool, declared: bo
     )
 
 
-def _foreign(live: ConfigMap | None, *ours: str) -> dict[str, str]:
+def foreign_data(live: ConfigMap | None, *ours: str) -> dict[str, str]:
     """What others hold of the room: their keys, and binary ones too, as long as they are written."""
     if live is None:
         return {}
@@ -133,9 +124,9 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     The retries have room before the nodes: a job that is missing there is set to Failed, a node's details are news.
     """
     data = live.data if live is not None else {}
-    foreign = _foreign(live, FAULT_NODE, RETRY_TIMES)
+    foreign = foreign_data(live, FAULT_NODE, RETRY_TIMES)
     retries, said = _retries(book, gone, data.get(RETRY_TIMES, ""), budget_beside(foreign))
-    entries, problem = _entries(book, data.get(FAULT_NODE, ""), shown)
+    entries, problem, ours = _entries(book, data.get(FAULT_NODE, ""), shown)
     trimmed = trim_fault_nodes(entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
     kept = trimmed.entries
     if trimmed.dropped and not problem:
@@ -145,21 +136,27 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     shown.rendered(nodes, kept)
     shown.left_out = {"devices": trimmed.dropped, "details": trimmed.bare, "nodes": trimmed.left_out}
     detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *said))
-    return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail)
+    mark = {NODES_ANNOTATION: check_code(nodes) if ours else None}
+    return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail, annotations=mark)
 
 
-def _entries(book: ClusterBook, text: str, shown: NodesShown) -> tuple[dict[NodeName, FaultNodeEntry], tuple[str, ...]]:
-    """Our elements with the keys that others gave them, beside those of nodes that we have never judged; and what is
-    wrong with the live text. Levels are known anew, so a text that nobody can read is made anew.
+def _entries(
+    book: ClusterBook, text: str, shown: NodesShown
+) -> tuple[dict[NodeName, FaultNodeEntry], tuple[str, ...], bool]:
+    """Our elements with the keys that others gave them, beside those of nodes that we have never judged; what is wrong
+    with the live text; and whether all are ours. Levels are known anew, so a text that nobody can read is made anew.
     """
+    known = book.judged | book.shown
     try:
         live = shown.read(text)
     except BadDocument as error:
-        return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",)
+        return book.entries, (f"{FAULT_NODE} was unreadable ({error}) and is made anew",), book.entries.keys() <= known
     others = {node: entry for node, entry in live.items() if node not in book.judged}
     theirs = {node: entry for node, entry in live.items() if node in book.entries and has_keys_of_others(entry)}
     ours = {node: with_keys_of_others(book.entries[node], entry) for node, entry in theirs.items()}
-    return {**book.entries, **ours, **others}, ()
+    # What stood there at the start and is not ours is others' to take away again.
+    found = {**{node: entry for node, entry in book.entries.items() if node in known}, **ours, **others}
+    return found, (), found.keys() <= known
 
 
 def _at_its_time(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNodeEntry:
@@ -215,63 +212,6 @@ def _faulty(entries: Mapping[NodeName, FaultNodeEntry]) -> str:
     return f"faulty: {named}" + (f" and {len(entries) - 3} more" if len(entries) > 3 else "")
 
 
-def render_reschedule(book: ClusterBook, live: ConfigMap | None, shown: RecordsShown) -> Rendered:
-    """`job-reschedule-reason`: our records merged by (time, tasks), newest first, ten a job, within its budget. `shown`
-    gets what the document then holds. With nothing of ours to tell it is not made.
-    """
-    ours = {job: one.records for job, one in book.ledgers.items() if one.records is not None}
-    if not any(one.records for one in ours.values()):
-        return Rendered(Reason.UNCHANGED)
-    data = live.data if live is not None else {}
-    try:
-        jobs: dict[str, JobRecords] = dict(decode_reschedule(data.get(RECORDS, "")))
-    except BadDocument as error:
-        return Rendered(Reason.DOCUMENT_UNREADABLE, detail=f"{error}; nothing is written over it")
-    for job, records in ours.items():
-        if records.records or job in jobs:
-            jobs[job] = merge_records(jobs.get(job), records)
-    foreign = _foreign(live, RECORDS)
-    trimmed = trim_records(jobs, budget_beside(foreign, RECORDS_LIMIT))
-    if not trimmed.fits:
-        detail = f"its other keys hold {data_bytes(foreign)} bytes and leave no room for a record; it stays as it is"
-        return Rendered(Reason.DOCUMENT_REFUSED, detail=detail)
-    shown.jobs = {JobId(job): records for job, records in trimmed.jobs.items()}
-    shown.dropped = {"records": sum(trimmed.dropped_records.values()), "jobs": len(trimmed.dropped_jobs)}
-    detail = f"records of jobs: {len(trimmed.jobs)}{_dropped(trimmed)}"
-    return Rendered(Reason.WRITTEN, {RECORDS: encode_reschedule(trimmed.jobs)}, detail)
-
-
-def _dropped(trimmed: TrimmedRecords) -> str:
-    """What went to make room: how much, and of whom."""
-    said = []
-    if trimmed.dropped_records:
-        records = sum(trimmed.dropped_records.values())
-        said.append(f"{records} oldest records of {_some(sorted(trimmed.dropped_records))}")
-    if trimmed.dropped_jobs:
-        said.append(f"{len(trimmed.dropped_jobs)} whole jobs: {_some(trimmed.dropped_jobs)}")
-    return f"; dropped to fit: {' and '.join(said)}" if said else ""
-
-
-def _some(jobs: Sequence[str]) -> str:
-    return ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
-
-
-def merge_records(theirs: JobRecords | None, ours: JobRecords) -> JobRecords:
-    """Records of both, each once and then as it stands there, newest first.
-
-    The total only counts up: ours, or theirs with what it cannot have counted yet, the records of ours that are newer
-    than all of theirs (the document could not be read when they were made).
-    """
-    if theirs is None:
-        return ours
-    seen = {(record.timestamp, record.tasks): record for record in (*ours.records, *theirs.records)}
-    newest = sorted(seen.values(), key=lambda record: -record.timestamp)[:MAX_RECORDS]
-    last = max((record.timestamp for record in theirs.records), default=-1)
-    uncounted = sum(record.timestamp > last for record in ours.records)
-    total = min(max(theirs.total + uncounted, ours.total), MAX_TOTAL)
-    return replace(theirs, total=total, records=tuple(newest))
-
-
 def render_reset(
     ledger: JobLedger, job: Job | None, create: bool, now: Millis, found: dict[int, Merge], live: ConfigMap | None
 ) -> Rendered:
@@ -289,7 +229,7 @@ def render_reset(
     text = live.data.get(RESET_JSON, "") if live is not None else ""
     info = decode_reset(text) if text.strip() else ResetInfo(rank_list=())
     data = live.data if live is not None else {}
-    foreign = _foreign(live, RESET_JSON, CHECK_CODE, RESTART_TYPE)
+    foreign = foreign_data(live, RESET_JSON, CHECK_CODE, RESTART_TYPE)
     restart_type: str | None = None
     changed, cuts = False, ""
     for course in ledger.courses:

@@ -17,6 +17,8 @@ from agent.wire.report import decode
 CABINET: Final = ".state/cabinet/"
 REPORTS: Final = ".state/reports/"
 """Where the state lies in the --out folder, as people are told."""
+SAID: Final = "said"
+"""In the cabinet: how many lines the journal of reasons had when a run ended in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from agent.app import documents as docs
 from agent.app.ledgers import Ledgers
-from agent.app.publisher import CLUSTER_ANNOTATION, Documents, Published, Publisher, Rendered, claimed_by_other
+from agent.app.publisher import Documents, Published, Publisher, Rendered, claimed_by_other, is_claimed
+from agent.app.reschedule_document import RecordsShown, render_reschedule
 from agent.domain.cluster import ClusterBook, Shared, Verdict, adopt, document_of, document_seen, records_seen
 from agent.domain.events import Decision
 from agent.domain.jobs import config_name
@@ -19,8 +20,10 @@ from agent.domain.rail.reservations import advance
 from agent.domain.reset import (
     HOT_RESET,
     UNSURE,
+    Erasure,
     Merge,
     Outcome,
+    Part,
     Phase,
     Recovery,
     ResetInfo,
@@ -73,10 +76,13 @@ class Press:
         self._wishes = wishes
         self._publisher = Publisher(store, book.cluster_id)
         self.shown = docs.NodesShown()
+        self._records = RecordsShown()
         self.dropped: Counter[str] = Counter()
         """`records` and `jobs` that job-reschedule-reason had no room for, since the start."""
         self.erasures: Counter[Writer] = Counter()
-        """How often which other writer has taken something of ours out of a reset-config."""
+        """How often which other writer has taken something of ours out of a document."""
+        self._claimed: dict[Shared, str] = {}
+        """Shared documents that carried our annotation when we last looked, each with the UID that it had."""
         self._left: dict[JobId, ConfigMap] = {}
         """Each reset-config as it stood when we last had a hand in it, while a recovery needs it."""
         self._unlabelled: set[JobId] = set()
@@ -96,18 +102,20 @@ class Press:
             return None, Verdict()
         match kind:
             case Shared.VCJOB:
-                return await self._publish_vcjob(), Verdict()
+                return await self._publish_vcjob(now)
             case Shared.RECORDS:
-                return await self._publish_records()
+                return await self._publish_records(now)
             case "plan":
                 return await self._publish_plan(job, now), Verdict()
             case _:
                 return await self._publish_reset(job, now)
 
-    async def _publish_vcjob(self) -> Published:
+    async def _publish_vcjob(self, now: Millis) -> tuple[Published, Verdict]:
         wishes, gone = self._wishes, frozenset(self.gone)
+        stood: list[ConfigMap | None] = []
 
         def render(live: ConfigMap | None) -> Rendered:
+            stood.append(live)
             if live is not None:
                 self.look_for_volcano(live)
             barred = docs.barred(live, wishes.manager, wishes.vcjob_sole, self.book.limits.volcano is True)
@@ -117,7 +125,23 @@ class Press:
         self._note(Shared.VCJOB, done.reason)
         if done.reason in _SEEN:
             self.gone -= gone  # an entry that comes later under such a name is somebody else's
-        return done
+        return done, Verdict(self._unclaimed(Shared.VCJOB, stood, done, now))
+
+    def _unclaimed(
+        self, shared: Shared, stood: list[ConfigMap | None], done: Published, now: Millis
+    ) -> tuple[Decision, ...]:
+        """Our annotation was there and somebody has taken it off. Where we write at all, it is back by now."""
+        ours, found = self.book.cluster_id, stood[-1] if stood else None
+        lost = found is not None and self._claimed.get(shared) == found.uid and not is_claimed(found, ours)
+        if done.live is not None and is_claimed(done.live, ours):
+            self._claimed[shared] = done.live.uid
+        else:
+            self._claimed.pop(shared, None)
+        if not lost:
+            return ()
+        loss = Erasure(Writer.OTHER, (Part.CLAIM,))
+        self.erasures[loss.writer] += 1
+        return (Decision(now, Reason.ERASED, detail=str(loss), document=done.place),)
 
     def look(self, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
         """Who writes the shared documents besides us, as they stand before anything is decided."""
@@ -137,12 +161,14 @@ class Press:
         elif reason in (Reason.WRITTEN, Reason.UNCHANGED, Reason.OBSERVE):
             self.book.foreign.discard(shared)
 
-    async def _publish_records(self) -> tuple[Published, Verdict]:
-        wishes, shown = self._wishes, docs.RecordsShown()
+    async def _publish_records(self, now: Millis) -> tuple[Published, Verdict]:
+        wishes, shown = self._wishes, self._records
+        stood: list[ConfigMap | None] = []
 
         def render(live: ConfigMap | None) -> Rendered:
+            stood.append(live)
             barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
-            return barred or docs.render_reschedule(self.book, live, shown)
+            return barred or render_reschedule(self.book, live, shown)
 
         done = await self._publisher.publish(
             wishes.reschedule_namespace, docs.RESCHEDULE_NAME, render, wishes.reschedule
@@ -151,7 +177,9 @@ class Press:
         if done.changed:
             self.dropped.update(shown.dropped)
         seen = done.reason in (Reason.WRITTEN, Reason.UNCHANGED)
-        return done, records_seen(self.book, shown.jobs) if seen and shown.jobs else Verdict()
+        verdict = records_seen(self.book, shown.jobs, shown.news(self.book)) if seen and shown.jobs else Verdict()
+        told = self._unclaimed(Shared.RECORDS, stood, done, now)
+        return done, replace(verdict, decisions=(*told, *verdict.decisions))
 
     async def _publish_reset(self, job_id: JobId, now: Millis) -> tuple[Published | None, Verdict]:
         ledger, job = self.book.ledgers.get(job_id), self.book.jobs.job(job_id)
@@ -211,8 +239,7 @@ class Press:
         if live is None:
             return None
         info = decode_reset(live.data.get(RESET_JSON, ""))
-        claimed = live.annotations.get(CLUSTER_ANNOTATION) == self.book.cluster_id
-        return State(info, live.data.get(RESTART_TYPE, ""), claimed)
+        return State(info, live.data.get(RESTART_TYPE, ""), is_claimed(live, self.book.cluster_id))
 
     def _unlabelled_now(self, job: JobId, live: ConfigMap | None, place: str, now: Millis) -> Iterator[Decision]:
         """The label that device-plugin looks for is missing: told once, until it is there again."""

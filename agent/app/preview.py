@@ -3,8 +3,8 @@
 The one rule: it is the coordinator's own start and step on a shadow, so that what is shown is what would happen.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.app.coordinator_app import Coordinator
@@ -12,13 +12,16 @@ from agent.app.documents import RESCHEDULE_NAME, VCJOB_NAME
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX, Ledgers
 from agent.app.linediff import unified
 from agent.app.press import Wishes
-from agent.domain.cluster import ClusterBook
+from agent.app.publisher import CLUSTER_ANNOTATION
+from agent.domain.cluster import ClusterBook, document_of
 from agent.domain.events import Behind, Decision
-from agent.domain.vocab import Millis, Mode, Reason
+from agent.domain.jobs import config_name
+from agent.domain.vocab import Millis, Mode, Plane, Reason
 from agent.errors import BadDocument
 from agent.ports import ConfigMap, DocumentStore, Tracer
 from agent.wire.ledgerfile import LEDGER_KEY, decode_cluster_ledger
 from agent.wire.railfile import LEDGER_NAME as RAILS_NAME
+from agent.wire.railplan import plan_name
 
 _ABOUT: Final = frozenset(
     {
@@ -32,6 +35,8 @@ _ABOUT: Final = frozenset(
     }
 )
 """Reasons that are about a document and not about a fault behind it."""
+_NAMED: Final = 3
+"""Faults that a detail names; how many more there are it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ async def preview(
     now: Millis,
 ) -> list[Preview]:
     """Every document that would change, or would not for a reason; by place. `book` has reports and jobs, and acts.
+    Where nobody acts yet, act mode begins when all that is known has begun: none of it starts a recovery or a plan.
 
     `modes`: what is in force, by `vcjob`, `reschedule`, `reset` and `plan`. Raises Unavailable, Refused; Fenced when
     a ledger was written meanwhile.
@@ -94,7 +100,8 @@ async def preview(
         """Nothing is journalled."""
 
     coordinator = Coordinator(book, layers.both, Ledgers(layers.both, namespace), wishes, tracer, told.append, flush)
-    await coordinator.start(now, await _term(layers.real, namespace, book.cluster_id))
+    # A fault may have begun at this very moment; who acts from now on finds it there.
+    await coordinator.start(Millis(now + 1), await _term(layers.real, namespace, book.cluster_id))
     await coordinator.step(max(now, coordinator.latest()))
     drawn = {f"{one.namespace}/{one.name}": one for one in await layers.upper.list() if not _is_ledger(one.name)}
     about = {one.document: one for one in told if one.document and one.reason in _ABOUT}
@@ -103,11 +110,15 @@ async def preview(
         if one.document:
             causes.setdefault(one.document, {}).update(dict.fromkeys(one.causes))
     found = []
+    about = _before_act(book, told) | about
     for place in sorted({*drawn, *about}):
         said = about.get(place)
         wanted = drawn.get(place)
         live = await _live(layers.real, place)
         before = live.data if live is not None else {}
+        after = wanted.data if wanted is not None else before
+        if wanted is not None and after == before:  # what is in it is right, and it does not say whose it is
+            after = {**after, f"annotation {CLUSTER_ANNOTATION}": wanted.annotations[CLUSTER_ANNOTATION]}
         found.append(
             Preview(
                 place,
@@ -116,10 +127,29 @@ async def preview(
                 tuple(causes.get(place, ())),
                 modes[_kind(place, wishes)],
                 before,
-                wanted.data if wanted is not None else before,
+                after,
             )
         )
     return found
+
+
+def _before_act(book: ClusterBook, told: Sequence[Decision]) -> dict[str, Decision]:
+    """For each document in which nothing is begun because act mode came after the faults: what is to be said of it."""
+    faults: dict[str, list[Decision]] = {}
+    for one in told:
+        job = book.jobs.job(one.job)
+        if one.reason is Reason.BEFORE_ACT and job is not None:
+            on_link = one.fault.split("/")[1:2] == [Plane.NETWORK]
+            place = f"{job.namespace}/{plan_name(config_name(job))}" if on_link else document_of(job)
+            faults.setdefault(place, []).append(one)
+    return {place: replace(ones[0], detail=_named(ones)) for place, ones in faults.items()}
+
+
+def _named(ones: Sequence[Decision]) -> str:
+    """The faults in words."""
+    more = f" and {len(ones) - _NAMED} more" if len(ones) > _NAMED else ""
+    refs = ", ".join(one.fault for one in ones[:_NAMED])
+    return f"nothing is begun for what began before act mode: {refs}{more}"
 
 
 async def _term(real: DocumentStore, namespace: str, cluster: str) -> int:

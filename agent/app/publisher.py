@@ -20,6 +20,10 @@ CLUSTER_ANNOTATION = "fault-agent/cluster"
 """On every document that we have written: the cluster.id of the agent that writes it. An agent of another id leaves it
 alone, whatever the settings say of other writers; `fault-agent release` takes it off."""
 
+NODES_ANNOTATION = "fault-agent/fault-node"
+"""On vcjob-fault-npu-cm: the checksum of a `fault-node` in which every element is ours. Without it, or where the text
+is another one by now, an element about a node that nobody knows any more may be somebody else's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -33,6 +37,8 @@ class Rendered:
     """Given to a document that we create; a live object keeps its own."""
     owner: Mapping[str, str] | None = None
     """ownerReference for a document that we create."""
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    """Written with the data; None: taken off."""
 
 
 Render = Callable[[ConfigMap | None], Rendered]
@@ -60,6 +66,11 @@ def claimed_by_other(live: ConfigMap | None, cluster: str) -> str:
     """The cluster.id of another agent that the document says it is written by; empty: none."""
     owner = live.annotations.get(CLUSTER_ANNOTATION, "") if live is not None else ""
     return owner if owner != cluster else ""
+
+
+def is_claimed(live: ConfigMap | None, cluster: str) -> bool:
+    """Whether the document says that this agent writes it."""
+    return live is not None and live.annotations.get(CLUSTER_ANNOTATION) == cluster
 
 
 class Documents(Protocol):
@@ -110,14 +121,17 @@ class Publisher:
             labels=wanted.labels,
             extra={"ownerReferences": [dict(wanted.owner)]} if wanted.owner else {},
         )
-        claim = {CLUSTER_ANNOTATION: self._cluster}
-        target = replace(base, data={**base.data, **wanted.data}, annotations={**base.annotations, **claim})
-        if live is not None and target.data == live.data:
+        marks = {**base.annotations, **wanted.annotations, CLUSTER_ANNOTATION: self._cluster}
+        marked = {key: value for key, value in marks.items() if value is not None}
+        target = replace(base, data={**base.data, **wanted.data}, annotations=marked)
+        right = live is not None and target.data == live.data
+        if right and (mode is Mode.OBSERVE or is_claimed(live, self._cluster)):
             return Published(namespace, name, Reason.UNCHANGED, wanted.detail, live=live)
         if mode is Mode.OBSERVE:
             return Published(namespace, name, Reason.OBSERVE, wanted.detail or "would change", live=live)
         stored = await self._store.put(target)
-        return Published(namespace, name, Reason.WRITTEN, wanted.detail, changed=True, live=stored)
+        detail = f"as it was, with annotation {CLUSTER_ANNOTATION}" if right else wanted.detail
+        return Published(namespace, name, Reason.WRITTEN, detail, changed=True, live=stored)
 
 
 async def let_go(store: Documents, namespace: str, name: str, cluster: str) -> Published:
@@ -128,9 +142,10 @@ async def let_go(store: Documents, namespace: str, name: str, cluster: str) -> P
 
     async def once() -> Published:
         live = await store.get(namespace, name)
-        if live is None or live.annotations.get(CLUSTER_ANNOTATION) != cluster:
+        if live is None or not is_claimed(live, cluster):
             return Published(namespace, name, Reason.UNCHANGED, live=live)
-        rest = {key: value for key, value in live.annotations.items() if key != CLUSTER_ANNOTATION}
+        ours = (CLUSTER_ANNOTATION, NODES_ANNOTATION)
+        rest = {key: value for key, value in live.annotations.items() if key not in ours}
         stored = await store.put(replace(live, annotations=rest))
         return Published(namespace, name, Reason.WRITTEN, changed=True, live=stored)
 

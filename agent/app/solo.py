@@ -6,7 +6,6 @@ between any two of them loses nothing and counts nothing twice.
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,13 @@ from agent.app.itemtime import time_of
 from agent.app.keep import CABINET, Kept, cannot_go_on, kept_bytes, kept_of, report_of
 from agent.app.node_app import NodeSide, Taken, encode_reports, unheard
 from agent.app.policykeep import PolicyKeep
+from agent.app.saidbefore import SaidBefore
 from agent.app.world import World
 from agent.domain.events import Decision, NodeReport, Position, Record
 from agent.domain.vocab import SECOND, Millis, NodeName, span_text
 from agent.errors import AgentError, BadDocument, CannotRun, Verdict
 from agent.ports import Cabinet, Control, DeadLetters, FaultSource, JobView, Journal, Now, ReportLog
-from agent.wire.audit import AuditLine, encode_audit, fact_of
+from agent.wire.audit import AuditLine
 from agent.wire.controls import check_object, gone_of, probe_of
 
 READ_LIMIT = 2000
@@ -30,8 +30,6 @@ LOOK_AGAIN_S = 0.5
 """How often a long-lived run looks at the cluster's files when nothing else wakes it."""
 TRY_AGAIN_S = 0.25
 """How long a run waits after something did not answer."""
-RECENT_LINES = 10_000
-"""Lines of the journal looked back over after a restart; what is read once more has said fewer."""
 STREAM = "stream"
 OBJECTS = "objects"
 
@@ -88,8 +86,7 @@ class Solo:
         self._objects_changed = False
         self._laid_to: Position | None = None
         """The last apply or delete that was taken; one that is read again after a kill has had its effect."""
-        self._journalled: Counter[bytes] = Counter()
-        """After a restart: what was said of the occurrences that may be decided once more."""
+        self._before = SaidBefore(parts.audit, parts.cabinet)
         self._started = False
         self.clock = Millis(0)
         self.tally = Tally()
@@ -117,7 +114,7 @@ class Solo:
             self._p.world.lay(kept.laid)
             self._laid_to = kept.to
             self.clock = max(self.clock, kept.clock)
-        self._journalled = Counter(filter(None, map(fact_of, (await self._p.audit.read())[-RECENT_LINES:])))
+        await self._before.read()
         token = await self._p.cabinet.load(STREAM) if stream else None
         try:
             await self._p.source.open(token)
@@ -179,28 +176,19 @@ class Solo:
             await p.coordinator.step(max(now, self.clock))
             await self.flush_audit()
             if self._saved:
-                self._journalled.clear()  # all that may be read again after the kill has been
+                self._before.forget()  # all that may be read again after the kill has been
 
     async def flush_audit(self) -> None:
         """Journal the reasons noted so far; the coordinator calls it before it writes a ledger.
 
         What a run that was killed between this and its checkpoint has said of an occurrence is not said again.
         """
-        if self._journalled:
-            self._lines = [line for line in self._lines if not self._was_journalled(fact_of(encode_audit(line)))]
-        if self._lines:
-            await self._p.audit.append([encode_audit(line) for line in self._lines])
+        self._lines = self._before.new(self._lines)
+        await self._before.append(self._lines)
         lines, self._lines = self._lines, []
         self.tally.decisions += len(lines)
         for line in lines:
             self._told(line)
-
-    def _was_journalled(self, fact: bytes | None) -> bool:
-        """Whether a killed run has said so already; each of its lines answers for one."""
-        if fact is None or not self._journalled[fact]:
-            return False
-        self._journalled[fact] -= 1
-        return True
 
     # --- items ---------------------------------------------------------------------------------------------------
 
@@ -307,6 +295,7 @@ class Solo:
                 if batch.at_end and p.source.finished:
                     break
             await self._checkpoint(self.clock, decide=True)
+            await self._before.settle()
         finally:
             await p.source.close()
 
@@ -327,7 +316,7 @@ class Solo:
         While an older part of the stream is read, its own times are the clock and no deadline of the wall clock
         fires; documents are written from the moment it is caught up.
         """
-        p = self._p
+        p, done = self._p, False
         try:
             await self._restore(stream=True)
             p.node_side.all_dirty()
@@ -350,6 +339,8 @@ class Solo:
                     break
                 if batch.at_end or not done:
                     await self._wait(stop, wall, least=0.0 if done else TRY_AGAIN_S)
+            if done:
+                await self._before.settle()
         finally:
             await p.source.close()
 

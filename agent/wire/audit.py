@@ -119,12 +119,14 @@ def decode_all(lines: Iterable[bytes], name: str) -> tuple[list[AuditLine], list
 def fact_of(line: bytes) -> bytes | None:
     """What an audit line decides about an occurrence; None: it is about none.
 
-    When is no part of it, nor are the words, ranks and level beside it: pods and ratings may have moved in between.
+    When is no part of it, nor are the words, ranks and level beside it: pods and ratings may have moved in between. But
+    one fault may have pods of a job replaced again and again, and there the words say which time it was.
     """
     try:
         said = orjson.loads(line)
         if not said.get("occurrence"):
             return None
-        return orjson.dumps([said.get(key) for key in ("occurrence", "reason", "fault", "job")])
+        which = said.get("detail") if said.get("reason") == Reason.RESCHEDULE_RECORDED else None
+        return orjson.dumps([which, *(said.get(key) for key in ("occurrence", "reason", "fault", "job"))])
     except (orjson.JSONDecodeError, AttributeError, TypeError):
         return None

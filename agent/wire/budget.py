@@ -15,11 +15,10 @@ from agent.domain.vocab import CHIP_LEVELS
 from agent.wire import gojson
 from agent.wire.documents import (
     TEXTS_KEPT,
-    encode_reschedule,
+    RecordTexts,
     fault_device_object,
     fault_node_object,
     job_object,
-    record_object,
 )
 
 RECORDS_LIMIT: Final = 950 * 1024
@@ -55,23 +54,24 @@ class TrimmedRecords:
     """False when there is no room even for the job with the newest record alone."""
 
 
-def trim_records(jobs: Mapping[str, JobRecords], limit: int = RECORDS_LIMIT) -> TrimmedRecords:
+def trim_records(
+    jobs: Mapping[str, JobRecords], limit: int = RECORDS_LIMIT, texts: RecordTexts | None = None
+) -> TrimmedRecords:
     """Cut the records to `limit` bytes of text (volcano rescheduling cache.go:182).
 
     In passes every job that has several records loses its oldest one, until it fits; totals stay. Where that
     component would give up, with one record each, whole jobs go: first those that are longer than the limit by
     themselves, then the one whose newest record is oldest, and so on; AdditionalInfo of the job with the newest record
-    says how many.
+    says how many. A job of which nothing went is the same object. `texts` measures what it has not measured before.
     """
-    kept = dict(jobs)
-    whole = len(encode_reschedule(jobs).encode())
-    if whole <= limit:
-        return TrimmedRecords(kept, {}, (), whole, True)
-    records = {job: [gojson.size(record_object(one)) for one in entry.records] for job, entry in kept.items()}
-    sizes = {job: _member(job, entry, records[job]) for job, entry in kept.items()}
-    total = whole
-    left = {job: len(found) for job, found in records.items()}
-    several = [job for job, count in left.items() if count > 1]
+    kept, texts = dict(jobs), texts or RecordTexts()
+    sizes = {job: texts.size(job, one) for job, one in kept.items()}
+    total = sum(sizes.values()) + max(len(sizes) - 1, 0) + 2 if kept else 0
+    if total <= limit:
+        return TrimmedRecords(kept, {}, (), total, True)
+    left = {job: len(one.records) for job, one in kept.items() if len(one.records) > 1}
+    records = {job: texts.record_sizes(job, kept[job]) for job in left}
+    several = list(left)
     while total > limit and several:
         for job in several:
             left[job] -= 1
@@ -79,19 +79,14 @@ def trim_records(jobs: Mapping[str, JobRecords], limit: int = RECORDS_LIMIT) -> 
             sizes[job] -= gone
             total -= gone
         several = [job for job in several if left[job] > 1]
-    for job, count in left.items():
-        kept[job] = replace(kept[job], records=kept[job].records[:count])
+    cut = {job: len(kept[job].records) - count for job, count in left.items() if count < len(kept[job].records)}
+    for job in cut:
+        kept[job] = replace(kept[job], records=kept[job].records[: left[job]])
     gone_jobs: tuple[str, ...] = ()
     if total > limit:
         total, gone_jobs = _drop_jobs(kept, sizes, total, limit)
-    dropped = {job: len(found) - left[job] for job, found in records.items() if job in kept and len(found) > left[job]}
+    dropped = {job: count for job, count in cut.items() if job in kept}
     return TrimmedRecords(kept, dropped, gone_jobs, total, total <= limit)
-
-
-def _member(job: str, entry: JobRecords, records: list[int]) -> int:
-    """Bytes of `"job":{…}` from the sizes of its records, without the comma between jobs."""
-    first = gojson.size(job_object(replace(entry, records=entry.records[:1])))
-    return gojson.size(job) + 1 + first + sum(records[1:]) + max(0, len(records) - 1)
 
 
 def _drop_jobs(

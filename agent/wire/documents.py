@@ -5,7 +5,7 @@ writer left in a shape that breaks Go readers is a BadDocument, never a guess. `
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ _BESIDE_BARE: Final = tuple(name for name in _NODE if name not in ("NodeName", "
 _DEVICE: Final = ("fault_type", "npu_name", "fault_level", "fault_code")
 _LEVELS: Final = ("fault_handling", "large_model_fault_level")
 """Always equal to fault_level with the field's own writers (proto.go:228)."""
+_ALL_OF_DEVICE: Final = (*_DEVICE, *_LEVELS)
 _JOB: Final = ("JobID", "TotalRescheduleTimes", "RescheduleRecords", "AdditionalInfo")
 _RECORD: Final = ("LogFileFormatTime", "RescheduleTimeStamp", "ReasonOfTask")
 _TASK: Final = ("RescheduleReason", "PodName", "NodeName", "NodeRankIndex")
@@ -92,13 +93,13 @@ def decode_fault_nodes(text: str) -> tuple[FaultNodeEntry, ...]:
     """Read a `fault-node` text, empty for none. Raises BadDocument."""
     if not text.strip():
         return ()
-    value = gojson.decode(text)
+    value = gojson.decode(gojson.not_more(text))
     items = gojson.list_of({"fault-node": value}, "fault-node", "") or []
     return tuple(_fault_node(item, f"/{i}") for i, item in enumerate(items))
 
 
 def _fault_node(value: Any, place: str) -> FaultNodeEntry:
-    obj = gojson.as_object(value, place)
+    obj, extra = gojson.named(gojson.as_object(value, place), _NODE)
     devices = gojson.list_of(obj, "FaultDeviceList", place)
     at = gojson.pointer(place, "FaultDeviceList")
     return FaultNodeEntry(
@@ -110,28 +111,27 @@ def _fault_node(value: Any, place: str) -> FaultNodeEntry:
         node_d_enabled=gojson.bool_of(obj, "NodeDEnable", place),
         update_time=gojson.int_of(obj, "UpdateTime", place),
         bare=not any(gojson.has(obj, name) for name in _BESIDE_BARE),
-        extra=gojson.unknown(obj, _NODE),
+        extra=extra,
     )
 
 
 def _fault_device(value: Any, place: str) -> FaultDevice:
-    obj = gojson.as_object(value, place)
+    obj, extra = gojson.named(gojson.as_object(value, place), _ALL_OF_DEVICE)
     level = gojson.text_of(obj, "fault_level", place)
-    others = {name: gojson.field(obj, name) for name in _LEVELS if gojson.has(obj, name)}
     return FaultDevice(
         fault_type=gojson.text_of(obj, "fault_type", place),
         npu_name=gojson.text_of(obj, "npu_name", place),
         level=level,
         fault_code=gojson.text_of(obj, "fault_code", place),
-        differing={name: value for name, value in others.items() if value != level},
-        extra=gojson.unknown(obj, (*_DEVICE, *_LEVELS)),
+        differing={name: obj[name] for name in _LEVELS if name in obj and obj[name] != level},
+        extra=extra,
     )
 
 
 def _strings(obj: Mapping[str, Any], name: str, place: str) -> tuple[str, ...] | None:
     found = gojson.list_of(obj, name, place)
-    if found is None:
-        return None
+    if found is None or all(type(value) is str for value in found):
+        return None if found is None else tuple(found)
     return tuple(gojson.text_of({"": value}, "", f"{place}/{name}/{i}") for i, value in enumerate(found))
 
 
@@ -157,18 +157,63 @@ def decode_retry_times(text: str) -> tuple[dict[str, RetryTimes], tuple[BadDocum
     for job, value in gojson.decode_object(text).items():
         place = gojson.pointer("", job)
         try:
-            obj = gojson.as_object(value, place)
+            obj, extra = gojson.named(gojson.as_object(value, place), _RETRY)
             uid, times = gojson.text_of(obj, "UUID", place), gojson.int_of(obj, "Times", place)
         except BadDocument as error:
             wrong.append(error)
         else:
-            found[job] = RetryTimes(uid, times, gojson.unknown(obj, _RETRY))
+            found[job] = RetryTimes(uid, times, extra)
     return found, tuple(wrong)
 
 
 def encode_reschedule(jobs: Mapping[str, JobRecords]) -> str:
     """The `recent-reschedule-records` text, or the empty text for no job (cache.go:183). See `budget` for its limit."""
     return gojson.encode({job: job_object(one) for job, one in sorted(jobs.items())}) if jobs else ""
+
+
+@dataclass(slots=True)
+class _JobText:
+    """A job as it stands in the text, and how long that is in bytes."""
+
+    job: JobRecords
+    text: str
+    size: int
+    records: tuple[int, ...] = ()
+    """Bytes of each record, once they were asked for."""
+
+
+class RecordTexts:
+    """The text of `recent-reschedule-records`, each job of it written out once for as long as its records stay the same
+    object: of thousands of jobs one more restart concerns one.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _JobText] = {}
+
+    def text(self, jobs: Mapping[str, JobRecords]) -> str:
+        """As `encode_reschedule` gives it. Jobs that are not among these are forgotten."""
+        members = [self._of(job, one) for job, one in sorted(jobs.items())]
+        if len(self._kept) > len(jobs):
+            self._kept = {job: self._kept[job] for job in jobs}
+        return f"{{{','.join(one.text for one in members)}}}" if jobs else ""
+
+    def size(self, job: str, one: JobRecords) -> int:
+        """Bytes of one job's member of the object, without the comma between jobs."""
+        return self._of(job, one).size
+
+    def record_sizes(self, job: str, one: JobRecords) -> tuple[int, ...]:
+        """Bytes of each of its records."""
+        found = self._of(job, one)
+        if len(found.records) != len(one.records):
+            found.records = tuple(gojson.size(record_object(record)) for record in one.records)
+        return found.records
+
+    def _of(self, job: str, one: JobRecords) -> _JobText:
+        found = self._kept.get(job)
+        if found is None or found.job is not one:
+            text = f"{gojson.encode(job)}:{gojson.encode(job_object(one))}"
+            found = self._kept[job] = _JobText(one, text, len(text.encode()))
+        return found
 
 
 def job_object(job: JobRecords) -> dict[str, Any]:
@@ -207,10 +252,9 @@ def _beside(extra: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in extra.items() if name not in known or not known[name]}
 
 
-def _kept(obj: Mapping[str, Any], names: tuple[str, ...], listed: str) -> dict[str, Any]:
+def _kept(known: gojson.Named, extra: dict[str, Any], listed: str) -> dict[str, Any]:
     """The keys nobody here knows, and the list if it is `null`."""
-    null = {listed: None} if gojson.has(obj, listed) and gojson.field(obj, listed) is None else {}
-    return null | gojson.unknown(obj, names)
+    return {listed: None} | extra if listed in known and known[listed] is None else extra
 
 
 def decode_reschedule(text: str) -> dict[str, JobRecords]:
@@ -221,7 +265,7 @@ def decode_reschedule(text: str) -> dict[str, JobRecords]:
     if not text.strip():
         return {}
     found: dict[str, JobRecords] = {}
-    for job, value in gojson.decode_object(text).items():
+    for job, value in gojson.decode_object(gojson.not_more(text)).items():
         if value is not None:
             one = _job(value, gojson.pointer("", job))
             found[job] = one if one.job else replace(one, job=job)
@@ -229,34 +273,34 @@ def decode_reschedule(text: str) -> dict[str, JobRecords]:
 
 
 def _job(value: Any, place: str) -> JobRecords:
-    obj = gojson.as_object(value, place)
+    obj, extra = gojson.named(gojson.as_object(value, place), _JOB)
     records = gojson.list_of(obj, "RescheduleRecords", place) or []
     return JobRecords(
         job=gojson.text_of(obj, "JobID", place),
         total=gojson.int_of(obj, "TotalRescheduleTimes", place),
         records=tuple(_record(one, f"{place}/RescheduleRecords/{i}") for i, one in enumerate(records)),
         additional_info=gojson.text_of(obj, "AdditionalInfo", place),
-        extra=_kept(obj, _JOB, "RescheduleRecords"),
+        extra=_kept(obj, extra, "RescheduleRecords"),
     )
 
 
 def _record(value: Any, place: str) -> RescheduleRecord:
-    obj = gojson.as_object(value, place)
+    obj, extra = gojson.named(gojson.as_object(value, place), _RECORD)
     tasks = gojson.list_of(obj, "ReasonOfTask", place) or []
     return RescheduleRecord(
         log_time=gojson.text_of(obj, "LogFileFormatTime", place),
         timestamp=gojson.int_of(obj, "RescheduleTimeStamp", place),
         tasks=tuple(_task(one, f"{place}/ReasonOfTask/{i}") for i, one in enumerate(tasks)),
-        extra=_kept(obj, _RECORD, "ReasonOfTask"),
+        extra=_kept(obj, extra, "ReasonOfTask"),
     )
 
 
 def _task(value: Any, place: str) -> TaskReason:
-    obj = gojson.as_object(value, place)
+    obj, extra = gojson.named(gojson.as_object(value, place), _TASK)
     return TaskReason(
         reason=gojson.text_of(obj, "RescheduleReason", place),
         pod=gojson.text_of(obj, "PodName", place),
         node=gojson.text_of(obj, "NodeName", place),
         rank_index=gojson.text_of(obj, "NodeRankIndex", place),
-        extra=gojson.unknown(obj, _TASK),
+        extra=extra,
     )

@@ -6,6 +6,7 @@ The one rule: the same value always gives the same bytes, and these are the byte
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -14,6 +15,10 @@ from agent.errors import BadDocument
 LONGEST: Final = 25_000
 """Elements of an array. What the field's writers make is longer than 40 bytes each, and a ConfigMap holds 1 MiB; it can
 also hold 350,000 empty ones, which take longer to read than a lease lasts.
+"""
+MOST: Final = 25_000
+"""Objects of a text of which each becomes a value here, for the same reason: spread over many short arrays they take as
+long. What the field's writers make of the smallest of them is 50 bytes long.
 """
 INT64: Final = 64
 INT32: Final = 32
@@ -78,6 +83,14 @@ def decode(text: str) -> Any:
         raise BadDocument(f"not readable as JSON: {error}", place="/") from error
 
 
+def not_more(text: str) -> str:
+    """The text, if it holds no more objects than are read. Raises BadDocument."""
+    found = text.count("{")
+    if found > MOST:
+        raise BadDocument(f"holds {found} objects, at most {MOST} are read", place="/")
+    return text
+
+
 def decode_object(text: str) -> dict[str, Any]:
     """Parse a document whose top must be an object. Raises BadDocument."""
     return as_object(decode(text), "")
@@ -124,8 +137,39 @@ def same_name(key: str, name: str) -> bool:
     return key == name or (len(key) == len(name) and key.casefold() == name.casefold())
 
 
+class Named(dict[str, Any]):
+    """Members of an object by the names of the fields that Go would read them into."""
+
+    __slots__ = ()
+
+
+def named(obj: Mapping[str, Any], names: tuple[str, ...]) -> tuple[Named, dict[str, Any]]:
+    """The members that Go would read into fields of these names, and the others, as `unknown` gives them.
+
+    One look at each member: what asks for the fields of a long text asks once for each object of it.
+    """
+    exact, folded = _names(names)
+    if obj.keys() <= exact:
+        return Named(obj), {}
+    known, rest = Named(), dict[str, Any]()
+    for key, value in obj.items():
+        name = key if key in exact else folded.get(key.casefold())
+        if name is not None and len(name) == len(key):
+            known[name] = value
+        else:
+            rest[key] = value
+    return known, rest
+
+
+@lru_cache(maxsize=64)
+def _names(names: tuple[str, ...]) -> tuple[frozenset[str], Mapping[str, str]]:
+    return frozenset(names), {name.casefold(): name for name in names}
+
+
 def field(obj: Mapping[str, Any], name: str) -> Any:
     """The member Go would read into the field `name`: any case, the last of several; None if absent or null."""
+    if type(obj) is Named:
+        return obj.get(name)
     found = None
     for key, value in obj.items():
         if same_name(key, name):
@@ -135,6 +179,8 @@ def field(obj: Mapping[str, Any], name: str) -> Any:
 
 def has(obj: Mapping[str, Any], name: str) -> bool:
     """Whether the object has the field, in any case (its value may be null)."""
+    if type(obj) is Named:
+        return name in obj
     return any(same_name(key, name) for key in obj)
 
 

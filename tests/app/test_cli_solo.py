@@ -260,6 +260,22 @@ def test_a_line_says_when_what_and_where_and_nothing_twice(capsys: pytest.Captur
     ]
 
 
+def test_a_fault_that_stays_shown_after_its_recover_says_its_level_there(capsys: pytest.CaptureFixture[str]) -> None:
+    raised = "down for longer than 20 s: SeparateNPU by duration:81078603"
+    lines = shown(
+        capsys,
+        told(Reason.FAULT_SHOWN, detail=raised),
+        told(Reason.IN_USE, job=JobId(DEMO_JOB), detail="separated once the job has left the device"),
+        told(Reason.FAULT_SHOWN, detail="it has recovered; shown on as SeparateNPU until clean for longer than 60 s"),
+    )
+    fault, kept = f"n1/chip/2/{SEPARATE}", "it has recovered; shown on until clean for longer than 60 s"
+    assert lines == [
+        f"00:00:00.000   FAULT_SHOWN           {fault}  SeparateNPU · {raised}",
+        f"00:00:00.000   IN_USE                {fault}  train/demo · separated once the job has left the device",
+        f"00:00:00.000   FAULT_SHOWN           {fault}  SeparateNPU · {kept}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("detail", "shown_as"),
     [

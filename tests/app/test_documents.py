@@ -11,7 +11,8 @@ from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, a_pod, the_demo
 from rig import T0, Disk, Rig
 
 from agent.adapters.memory import MemoryDocumentStore
-from agent.app.documents import NodesShown, merge_records, render_reset, render_vcjob
+from agent.app.documents import NodesShown, render_reset, render_vcjob
+from agent.app.reschedule_document import merge_records
 from agent.domain.cluster import ClusterBook, Limits
 from agent.domain.events import Decision
 from agent.domain.faultnodes import DeviceFault, NodeFaults, fault_node
@@ -229,6 +230,7 @@ def test_fault_nodes_are_cut_to_what_is_left_beside_foreign_keys() -> None:
         entry = fault_node(NodeFaults(node, devices=devices))
         assert entry is not None
         book.entries[node] = entry
+        book.judged.add(node)
     live = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"theirs": "x" * 300_000})
     rendered = render_vcjob(book, frozenset(), live, NodesShown())
     assert rendered.data is not None

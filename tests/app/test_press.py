@@ -272,3 +272,107 @@ def test_entries_of_others_are_never_cut() -> None:
     found = decode_reset(document.data["reset.json"]).rank_list or ()
     assert tuple(entry for entry in found if entry.recovery_id is None) == theirs
     assert {9000, 9001} <= {entry.rank_id for entry in found}
+
+
+SHARED = [("volcano-system", "vcjob-fault-npu-cm"), ("mindx-dl", "job-reschedule-reason")]
+CLAIM = {"fault-agent/cluster": "solo"}
+
+
+def with_both_shared_documents() -> Rig:
+    """A rig with a faulty node and a record; more may be put on its stream before it is run."""
+    rig = Rig(the_demo(LABELS))
+    rig.fault("80E18402", 1)
+    rig.delete("Pod", "train", "demo-0", 20)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=LABELS), 30)
+    return rig
+
+
+def said_by(live: ConfigMap | None) -> dict[str, str]:
+    """Its annotations, without the checksum of what is in it."""
+    assert live is not None
+    return {key: value for key, value in live.annotations.items() if key != "fault-agent/fault-node"}
+
+
+async def bared(rig: Rig, namespace: str, name: str) -> None:
+    """The annotations are taken off by a hand that leaves no name, as a removal may."""
+    foreign = rig.disk.foreign
+    assert foreign is not None
+    live = await foreign.get(namespace, name)
+    assert live is not None
+    await foreign.put(replace(live, annotations={"note": "x"}))
+
+
+async def looked_at_again(rig: Rig) -> None:
+    """The same process sees that both documents have changed."""
+    for place in SHARED:
+        rig.coordinator.document_changed(*place)
+    await rig.coordinator.step(Millis(T0 + 60_000))
+
+
+@pytest.mark.parametrize("place", SHARED, ids=str)
+async def test_an_annotation_of_ours_that_was_taken_off_a_shared_document_is_told_counted_and_put_back(
+    place: tuple[str, str],
+) -> None:
+    rig = await with_both_shared_documents().run()
+    before = await rig.data("/".join(place))
+    await bared(rig, *place)
+    await looked_at_again(rig)
+    live = await rig.disk.store.get(*place)
+    assert live is not None
+    assert (live.data, said_by(live)) == (before, {"note": "x", **CLAIM})
+    assert dict(rig.coordinator.press.erasures) == {Writer.OTHER: 1}
+    await rig.solo.flush_audit()
+    assert [(one.detail, one.document) for one in about(rig, Reason.ERASED)] == [
+        ("other took out the annotation of this agent", "/".join(place))
+    ]
+    assert about(rig, Reason.WRITTEN)[-1].detail == "as it was, with annotation fault-agent/cluster"
+
+
+async def test_an_annotation_that_went_while_nobody_looked_is_put_back_at_the_start() -> None:
+    rig = await with_both_shared_documents().run()
+    await bared(rig, *SHARED[0])
+    again = await after(rig, 60)
+    assert said_by(await again.disk.store.get(*SHARED[0])) == {"note": "x", **CLAIM}
+    assert about(again, Reason.ERASED) == [], "whether it was there nobody remembers"
+
+
+async def test_another_object_of_the_name_has_had_nothing_taken_off() -> None:
+    rig = await with_both_shared_documents().run()
+    store = rig.disk.store
+    live = await store.get(*SHARED[0])
+    assert live is not None
+    await store.delete(*SHARED[0], live.resource_version)
+    assert rig.disk.foreign is not None
+    await rig.disk.foreign.put(ConfigMap(*SHARED[0], dict(live.data)))
+    await looked_at_again(rig)
+    assert (said_by(await store.get(*SHARED[0])), dict(rig.coordinator.press.erasures)) == (CLAIM, {})
+
+
+async def test_a_hand_that_keeps_taking_the_annotation_off_gets_few_writes_and_an_alarm() -> None:
+    rig = await with_both_shared_documents().run()
+    writes = len(rig.store.writes)
+    for _ in range(20):
+        await bared(rig, *SHARED[0])
+        rig.coordinator.document_changed(*SHARED[0])
+        await rig.coordinator.step(Millis(T0 + 60_000))
+    assert len(rig.store.writes) - writes == 5
+    await rig.solo.flush_audit()
+    (alarm,) = about(rig, Reason.FOREIGN_WRITER_LIVE)
+    assert alarm.detail == "somebody changed it back 5 times; left as it is for 2 s"
+    await rig.coordinator.step(Millis(T0 + 62_000))
+    assert said_by(await rig.disk.store.get(*SHARED[0])) == {"note": "x", **CLAIM}
+
+
+async def test_a_document_that_another_writer_owns_is_not_claimed_again() -> None:
+    rig = await with_both_shared_documents().run()
+    live = await rig.disk.store.get(*SHARED[0])
+    assert live is not None
+    assert isinstance(rig.disk.store, MemoryDocumentStore)
+    await rig.disk.store.as_manager("vc-scheduler").put(replace(live, annotations={}))
+    await looked_at_again(rig)
+    after_it = await rig.disk.store.get(*SHARED[0])
+    assert after_it is not None
+    assert after_it.annotations == {}
+    await rig.solo.flush_audit()
+    assert [one.document for one in about(rig, Reason.FOREIGN_WRITER_LIVE)] == ["/".join(SHARED[0])]
+    assert [one.document for one in about(rig, Reason.ERASED)] == ["/".join(SHARED[0])]

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from a3cluster import the_a3
 from kubebuilders import DEMO_JOB, a_config_map, the_demo
 from rig import T0, Rig
 
@@ -53,11 +54,59 @@ async def test_in_observe_mode_it_shows_what_act_would_write_and_the_fault_and_j
     rig.fault(SEPARATE, 1)
     await rig.run()
     found = await shown(rig)
-    assert set(found) == {VCJOB}, "what began before act mode starts no recovery"
+    assert set(found) == {VCJOB}
     one = found[VCJOB]
     assert (one.reason, one.mode, one.changes, one.before) == (Reason.WRITTEN, Mode.OBSERVE, True, {})
     assert [node["NodeName"] for node in json.loads(one.after["fault-node"])] == ["n1"]
     assert set(one.causes) == {Behind(f"n1/chip/2/{SEPARATE}@{T0 + 1000}"), Behind("", JobId(DEMO_JOB))}
+
+
+@pytest.mark.parametrize("at", [1, 60])
+async def test_what_began_before_act_mode_starts_no_recovery_and_the_fault_is_named(at: int) -> None:
+    rig = Rig(the_demo(LABELS), {"mode": "observe"})
+    rig.fault(REQUEST, 1)
+    await rig.run()
+    found = await shown(rig, at=at)
+    assert set(found) == {VCJOB, RESET}
+    one = found[RESET]
+    assert (one.reason, one.changes, one.diff()) == (Reason.BEFORE_ACT, False, [])
+    assert one.detail == f"nothing is begun for what began before act mode: n1/chip/2/{REQUEST}@{T0 + 1000}"
+
+
+async def test_a_link_that_failed_before_act_mode_gets_no_plan_and_is_named_beside_the_plan_document() -> None:
+    rig = Rig(the_a3(), {"mode": "observe"})
+    rig.fault("81078603", 1, node="n0", device=0, resource="hccn")
+    rig.tick(2)
+    await rig.run()
+    found = await shown(rig, at=100)
+    one = found["train/fault-agent-rail-demo"]
+    assert (one.reason, one.changes) == (Reason.BEFORE_ACT, False)
+    assert one.detail.endswith(f"before act mode: n0/network/0/81078603@{T0 + 1000}")
+
+
+async def test_of_many_faults_from_before_act_mode_three_are_named_and_the_rest_counted() -> None:
+    rig = Rig(the_demo(LABELS), {"mode": "observe"})
+    for device in range(4):
+        rig.fault(REQUEST, 1 + device, device=device)
+    await rig.run()
+    detail = (await shown(rig))[RESET].detail
+    assert (detail.count(REQUEST), detail.endswith(" and 1 more")) == (3, True)
+
+
+async def test_an_agent_that_starts_in_act_mode_does_what_the_preview_has_shown() -> None:
+    rig = Rig(the_demo(LABELS), {"mode": "observe"})
+    rig.fault(REQUEST, 1)
+    rig.fault(SEPARATE, 10, node="n2")
+    await rig.run()
+    found = await shown(rig, at=10)
+    acting = Rig(rig.objects, disk=rig.disk)
+    acting.tick(10)
+    await acting.run()
+    assert await acting.data(VCJOB) == found[VCJOB].after
+    assert (found[RESET].changes, await acting.data(RESET)) == (False, None)
+    assert [one.fault for one in acting.decisions if one.reason is Reason.BEFORE_ACT] == [
+        f"n1/chip/2/{REQUEST}@{T0 + 1000}"
+    ]
 
 
 def test_the_difference_names_the_key_and_shows_json_a_value_a_line() -> None:
@@ -84,6 +133,25 @@ async def test_what_somebody_else_has_changed_would_be_put_right() -> None:
     assert (one.changes, one.before["fault-node"]) == (True, "[]")
     assert json.loads(one.after["fault-node"])[0]["NodeName"] == "n1"
     assert one.before["remain-retry-times"] == one.after["remain-retry-times"]
+
+
+async def test_an_annotation_of_ours_that_is_missing_would_be_put_back() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    foreign = rig.disk.foreign
+    assert foreign is not None
+    live = await foreign.get(*VCJOB.split("/"))
+    assert live is not None
+    await foreign.put(replace(live, annotations={}))
+    one = (await shown(rig))[VCJOB]
+    assert (one.reason, one.changes) == (Reason.WRITTEN, True)
+    assert one.diff() == [
+        f"--- {VCJOB} annotation fault-agent/cluster, as it stands",
+        f"+++ {VCJOB} annotation fault-agent/cluster, as it would be",
+        "@@ -0,0 +1 @@",
+        "+solo",
+    ]
 
 
 async def test_a_document_that_another_writes_stays_and_says_whose_it_is() -> None:

@@ -168,6 +168,16 @@ async def test_observing_what_is_already_so_is_unchanged() -> None:
     assert done.reason is Reason.UNCHANGED
 
 
+async def test_what_is_right_but_does_not_say_whose_it_is_gets_the_annotation_and_no_other_change() -> None:
+    store = MemoryDocumentStore([ConfigMap(*NAME, {"a": "1", "b": "theirs"}, annotations={"note": "x"})])
+    done = await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))
+    assert (done.reason, done.changed) == (Reason.WRITTEN, True)
+    live = await store.get(*NAME)
+    assert live is not None
+    assert (live.data, live.annotations) == ({"a": "1", "b": "theirs"}, {"note": "x", "fault-agent/cluster": "east"})
+    assert (await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))).reason is Reason.UNCHANGED
+
+
 async def test_a_document_of_an_agent_of_another_cluster_id_is_left_alone() -> None:
     store = MemoryDocumentStore()
     await Publisher(store, "east").publish(*NAME, lambda _: wanted(a="1"))

@@ -99,6 +99,9 @@ async def test_what_others_are_judged_by_stays_as_it_stands() -> None:
     assert (live.data, live.annotations) == (before, {})
     assert of(found, VCJOB).changed
     assert "a waiting job that is not in the map fails" in of(found, VCJOB).detail
+    live = await rig.disk.store.get(*VCJOB.split("/"))
+    assert live is not None
+    assert live.annotations == {}
 
 
 async def test_the_shared_documents_are_kept_when_single_jobs_are_released() -> None:
@@ -107,7 +110,7 @@ async def test_the_shared_documents_are_kept_when_single_jobs_are_released() -> 
     assert [one.document for one in found] == [RESET]
     live = await rig.disk.store.get(*VCJOB.split("/"))
     assert live is not None
-    assert live.annotations == {"fault-agent/cluster": "solo"}
+    assert live.annotations["fault-agent/cluster"] == "solo"
 
 
 async def test_a_dry_run_says_the_same_and_writes_nothing() -> None:

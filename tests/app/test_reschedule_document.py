@@ -1,6 +1,8 @@
 """`job-reschedule-reason` as a whole: what is recorded, what others keep, and what goes when there is no room."""
 
 import json
+from collections import UserDict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,10 +13,10 @@ from hypothesis import strategies as st
 from kubebuilders import DEMO_JOB, a_config_map, a_pod, the_demo
 from rig import T0, Rig
 
-from agent.app.documents import RecordsShown, merge_records, render_reschedule
+from agent.app.reschedule_document import RecordsShown, merge_records, render_reschedule
 from agent.domain.cluster import ClusterBook, Limits, evolve, records_seen
 from agent.domain.ledger import JobLedger
-from agent.domain.reschedule import JobRecords, RescheduleRecord, TaskReason
+from agent.domain.reschedule import JobRecords, RescheduleRecord, TaskReason, add_record
 from agent.domain.vocab import JobId, Reason
 from agent.ports import ConfigMap
 from agent.wire.documents import encode_reschedule
@@ -372,3 +374,78 @@ def test_all_keys_together_stay_within_the_budget(foreign: int, jobs: int, each:
     text = rendered.data[KEY].encode()
     assert len(text) <= min(972_800, 1_000_000 - foreign)
     assert json.loads(text)["us/job"]["TotalRescheduleTimes"] == 1
+
+
+# --- what one more record costs
+
+
+class Counted(UserDict[str, str]):
+    """Keys of another writer that know how often they were written out."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return super().__iter__()
+
+
+def learn(book: ClusterBook, shown: RecordsShown) -> None:
+    evolve(book, records_seen(book, shown.jobs, shown.news(book)))
+
+
+def one_more(book: ClusterBook, job: JobId, second: int) -> None:
+    ledger = book.ledgers[job]
+    known = ledger.records or JobRecords(job)
+    book.ledgers[job] = replace(ledger, records=add_record(known, one_record(second)))
+
+
+@pytest.mark.parametrize("size", [99, 990], ids=["with room", "at its limit"])
+def test_one_more_record_writes_out_its_own_job_and_no_other(size: int) -> None:
+    marks = {f"ns/{n:04}": Counted(note="x" * size) for n in range(1200)}
+    ours = {
+        name.replace("/", "_"): JobRecords(name, 1, (one_record(n),), extra=marks[name]) for n, name in enumerate(marks)
+    }
+    book, shown = a_book(**ours), RecordsShown()
+    first = render_reschedule(book, None, shown)
+    assert first.data is not None
+    learn(book, shown)
+    assert (shown.dropped["jobs"] > 0) is (size == 990)
+    before = {name: mark.times for name, mark in marks.items()}
+    one_more(book, JobId("ns/1100"), 5000)
+    again = render_reschedule(book, ConfigMap("mindx-dl", "job-reschedule-reason", first.data), shown)
+    assert again.data is not None
+    assert [name for name, mark in marks.items() if mark.times != before[name]] == ["ns/1100"]
+    assert again.data[KEY] == encode_reschedule({str(job): one for job, one in shown.jobs.items()})
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from(["record", "theirs", "lost", "spoilt", "full", "roomy"]), st.integers(0, 3)), max_size=12
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(MOVES)
+def test_what_is_kept_between_writes_changes_nothing_of_what_is_written(moves: list[tuple[str, int]]) -> None:
+    names = [f"ns/{n}" for n in range(4)]
+    book = a_book(**{name.replace("/", "_"): JobRecords(name) for name in names})
+    shown, live = RecordsShown(), ConfigMap("mindx-dl", "job-reschedule-reason", {})
+    for second, (move, number) in enumerate(moves, start=100):
+        if move == "record":
+            one_more(book, JobId(names[number]), second)
+        elif move == "theirs":
+            records = JobRecords(names[number], number, (one_record(second, "x" * 300),), extra={"New": number})
+            live = replace(live, data={**live.data, KEY: encode_reschedule({names[number]: records, "a/b": records})})
+        elif move == "spoilt":
+            live = replace(live, data={**live.data, KEY: "{" if number else ""})
+        elif move in ("full", "roomy"):
+            live = replace(live, data={**live.data, "theirs": "x" * (999_000 if move == "full" else 0)})
+        fresh = RecordsShown()
+        wanted, found = render_reschedule(book, live, fresh), render_reschedule(book, live, shown)
+        assert found == wanted
+        if found.data is None or move == "lost":
+            continue  # nothing reached the document
+        live = replace(live, data={**live.data, **found.data})
+        assert (shown.jobs, shown.dropped) == (fresh.jobs, fresh.dropped)
+        all_of_it = records_seen(book, fresh.jobs)
+        assert records_seen(book, shown.jobs, shown.news(book)) == all_of_it
+        evolve(book, all_of_it)

@@ -393,6 +393,38 @@ async def test_a_restart_goes_on_with_running_recoveries_and_says_nothing_twice(
     assert told.count(Reason.FAULT_SHOWN) == 1
 
 
+def replace_pod(rig: Rig, uid: str, node: str) -> None:
+    """The first pod of the job is replaced by another one of its name."""
+    assert rig.view is not None
+    rig.view.delete("Pod", "train", "demo-0")
+    rig.view.apply(a_pod("demo-0", uid=uid, node=node, labels=LABELS))
+
+
+async def test_a_second_replacement_for_the_same_fault_is_told_after_a_restart_too() -> None:
+    rig = demo()
+    live = Live(rig)
+    await live.until(Reason.WRITTEN)
+    rig.fault(SEPARATE)
+    await live.until(Reason.ISOLATION_ONLY)
+    replace_pod(rig, "uid-2", "n1")
+    await live.until(Reason.RESCHEDULE_RECORDED)
+    await live.end()
+    replace_pod(rig, "uid-3", "n3")
+    again = Rig(the_demo(LABELS), disk=rig.disk, source=rig.source, view=rig.view)
+    later = Live(again)
+    await later.until(Reason.RESCHEDULE_RECORDED)
+    await later.end()
+    told = [one.decision for one in await again.journal() if one.decision.reason is Reason.RESCHEDULE_RECORDED]
+    assert [one.detail for one in told] == [
+        "replaced: demo-0 on n1 (CardUnhealthy); restart 1 of the job",
+        "replaced: demo-0 on n1 (CardUnhealthy); restart 2 of the job",
+    ]
+    assert told[0].occurrence == told[1].occurrence != ""
+    data = await again.data("mindx-dl/job-reschedule-reason")
+    assert data is not None
+    assert json.loads(data["recent-reschedule-records"])[DEMO_JOB]["TotalRescheduleTimes"] == 2
+
+
 async def test_a_recreated_stream_is_read_from_its_beginning_and_said() -> None:
     rig = demo()
     live = Live(rig)

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubebuilders import DEMO_GROUP, DEMO_JOB, DEMO_UID, a_config_map, a_group, a_node, a_pod, the_demo
 from readers import CRASHED, FAILED, RESTARTING, operator_decides
-from rig import T0, Rig
+from rig import T0, Disk, Rig
 
 from agent.app.documents import NodesShown, render_vcjob
 from agent.domain.cluster import ClusterBook, Limits
@@ -421,6 +423,105 @@ async def test_a_node_of_ours_that_vanished_leaves_also_when_nobody_looked() -> 
     later.tick(100)
     await later.run()
     assert await nodes_of(later) == []
+
+
+# --- a node of which nothing is known any more
+
+MARK = "fault-agent/fault-node"
+
+
+async def with_a_lonely_node() -> Rig:
+    """A folder whose coordinator has shown a node without a job, and whose ledgers and reports are lost after it."""
+    rig = Rig([*the_demo(LABELS), a_node("n9")])
+    rig.fault(SEPARATE, 1)
+    rig.fault(SEPARATE, 1, node="n9", device=0)
+    await rig.run()
+    assert [one["NodeName"] for one in await nodes_of(rig)] == ["n1", "n9"]
+    store = rig.disk.store
+    for one in await store.list():
+        if one.name.startswith("fault-agent-"):
+            await store.delete(one.namespace, one.name, one.resource_version)
+    return rig
+
+
+async def begun_anew(rig: Rig, objects: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The nodes that another process shows which finds nothing but the documents."""
+    later = Rig(objects, disk=Disk(store=rig.disk.store))
+    later.fault(SEPARATE, 100)
+    await later.run()
+    return [one["NodeName"] for one in await nodes_of(later)]
+
+
+async def marked(rig: Rig) -> bool:
+    """Whether the document proves that all of its elements are ours."""
+    live = await rig.disk.store.get("volcano-system", "vcjob-fault-npu-cm")
+    assert live is not None
+    return live.annotations.get(MARK) == sha256(live.data["fault-node"].encode()).hexdigest()
+
+
+async def test_an_element_of_ours_leaves_though_node_report_and_ledger_went_while_nobody_looked() -> None:
+    rig = await with_a_lonely_node()
+    assert await marked(rig)
+    assert await begun_anew(rig, the_demo(LABELS)) == ["n1"]
+    assert await marked(rig)
+
+
+async def test_as_long_as_there_is_a_node_of_that_name_its_element_stays() -> None:
+    rig = await with_a_lonely_node()
+    assert await begun_anew(rig, [*the_demo(LABELS), a_node("n9")]) == ["n1", "n9"]
+    assert await marked(rig), "it is still ours"
+    assert await begun_anew(rig, the_demo(LABELS)) == ["n1"]
+
+
+async def test_where_no_node_objects_are_seen_an_element_stays() -> None:
+    rig = await with_a_lonely_node()
+    objects = [one for one in the_demo(LABELS) if one["kind"] != "Node"]
+    assert await begun_anew(rig, objects) == ["n1", "n9"]
+
+
+@pytest.mark.parametrize("what", ["text", "claim", "mark"])
+async def test_what_another_hand_has_changed_proves_nothing_and_the_element_stays(what: str) -> None:
+    rig = await with_a_lonely_node()
+    live = await rig.disk.store.get("volcano-system", "vcjob-fault-npu-cm")
+    assert live is not None
+    assert rig.disk.foreign is not None
+    if what == "text":
+        live = replace(live, data={**live.data, "fault-node": live.data["fault-node"].replace(":17672", ":17671")})
+    else:
+        gone = MARK if what == "mark" else "fault-agent/cluster"
+        live = replace(live, annotations={key: one for key, one in live.annotations.items() if key != gone})
+    await rig.disk.foreign.put(live)
+    assert await begun_anew(rig, the_demo(LABELS)) == ["n1", "n9"]
+    assert not await marked(rig)
+
+
+async def test_beside_an_element_of_somebody_else_nothing_is_proved() -> None:
+    rig = Rig(the_demo(LABELS))
+    await rig.disk.store.put(ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"fault-node": FAR}))
+    rig.fault(SEPARATE, 1)
+    await rig.run()
+    live = await rig.disk.store.get("volcano-system", "vcjob-fault-npu-cm")
+    assert live is not None
+    assert live.annotations == {"fault-agent/cluster": "solo"}
+
+
+@pytest.mark.parametrize("mode", ["running", "stopped"])
+async def test_a_person_who_empties_the_text_is_rid_of_what_is_nobody_s_and_what_holds_comes_back(mode: str) -> None:
+    rig = Rig(the_demo(LABELS))
+    await rig.disk.store.put(ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"fault-node": FAR}))
+    rig.fault(SEPARATE, 1)
+    if mode == "running":
+        rig.apply(holding({"fault-node": "[]"}), 10)
+    await rig.run()
+    if mode == "stopped":
+        live = await rig.disk.store.get("volcano-system", "vcjob-fault-npu-cm")
+        assert live is not None
+        await rig.disk.store.put(replace(live, data={**live.data, "fault-node": "[]"}))
+        rig = Rig(rig.objects, disk=rig.disk)
+        rig.tick(100)
+        await rig.run()
+    assert [one["NodeName"] for one in await nodes_of(rig)] == ["n1"]
+    assert await marked(rig)
 
 
 async def test_a_fault_node_that_nobody_can_read_is_made_anew_and_said() -> None:

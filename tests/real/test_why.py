@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from kubebuilders import DEMO_JOB
+from kubebuilders import DEMO_JOB, UNSCHEDULED, a_config_map, a_group, a_pod
 from realcluster import RealCluster
 
 REQUEST, LINK = "80C98000", "81078603"
@@ -56,6 +56,61 @@ def test_why_reads_the_audit_the_reports_the_dead_letters_and_the_ledgers(cluste
     code, said = asked(cluster, "fault", "n9/chip/1/80E18402")
     assert code == 1
     assert f"known here:\n  {started['fault']}\n" in said
+
+
+SCHEDULER = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: volcano-npu_v7_linux-aarch64
+configurations:
+- name: init-params
+  arguments: {"grace-over-time": "1", "super-pod-size": "16"}
+"""
+PARAMS = (
+    "grace-over-time 1 (bad: see the finding), presetVirtualDevice false (default), nslb-version 1.0 (default),"
+    " shared-tor-num 2 (default), useClusterInfoManager true (default), self-maintain-available-card true (default),"
+    " super-pod-size 16, reserve-nodes 2 (default), forceEnqueue true (default), prefer-previous-node false (default)"
+)
+
+
+def test_why_a_job_tells_what_it_waits_for_and_how_the_scheduler_is_configured(cluster: RealCluster) -> None:
+    cluster.topics()
+    labels = {"fault-scheduling": "maybe"}
+    waiting = a_group(phase="Pending", labels=labels, conditions=[UNSCHEDULED])
+    other = a_group("other", owner="other", owner_uid="another", phase="Inqueue", conditions=[])
+    cluster.apply(waiting, other, a_pod("demo-0", node=""))
+
+    code, said = asked(cluster, "job", "demo")
+    assert code == 0, "of a job of which nothing was decided its objects tell"
+    told = said.partition("\nBy the objects of the cluster:\n")[2]
+    assert f"  {DEMO_JOB}  Pending, 0 of 2 pods placed\n    waits     JobEnqueueFailed since 2026-01-01 " in told
+    assert "    meaning   the cluster has too few free NPUs to let the job into the queue\n" in told
+    assert f"    finding   LABEL_BAD PodGroup {DEMO_JOB}: fault-scheduling: 'maybe' is none of off, grace, " in told
+    place = "volcano-system/volcano-scheduler-configmap"
+    assert f"    {place} was not seen: whether the NPU plugin is configured is not known\n" in told
+    assert "train/other" not in told.partition("\n  scheduler\n")[0]
+
+    data = {"volcano-scheduler.conf": SCHEDULER}
+    cluster.apply(a_config_map("volcano-scheduler-configmap", data, namespace="volcano-system"))
+    code, said = asked(cluster, "job", "demo")
+    assert f"    NPU plugin volcano-npu_v7_linux-aarch64 is configured\n    init-params: {PARAMS}\n" in said
+    assert "    finding: init-params grace-over-time: '1' is not a whole number of seconds of 2 to 3600;" in said
+
+    code, said = asked(cluster, "job", "demo", "--json")
+    *_, job, scheduler = json.JSONDecoder().raw_decode(said)[0]
+    assert (job["kind"], job["job"], job["phase"], job["placed"], job["needed"]) == ("job", DEMO_JOB, "Pending", 0, 2)
+    assert [(one["reason"], one["since"]) for one in job["waits"]] == [("JobEnqueueFailed", "2026-01-01T00:00:00.000Z")]
+    assert job["says"] == labels
+    assert (scheduler["kind"], scheduler["seen"], scheduler["npu_plugin"]) == (
+        "scheduler",
+        True,
+        "volcano-npu_v7_linux-aarch64",
+    )
+    assert (scheduler["init_params"]["super-pod-size"], scheduler["init_params"]["grace-over-time"]) == ("16", "1")
+    (problem,) = scheduler["findings"]
+    assert problem.startswith("init-params grace-over-time: '1' is not a whole number of seconds of 2 to 3600")
 
 
 def test_why_a_fault_ends_with_what_each_rule_has_counted(cluster: RealCluster) -> None:

@@ -162,3 +162,11 @@ def test_a_fact_is_what_a_line_says_of_an_occurrence_whenever_it_was_said() -> N
     assert fact_of(one) == fact_of(two) != fact_of(other)
     for line in (b'{"reason":"WRITTEN"}', b"{", b"[]", b"7"):
         assert fact_of(line) is None
+
+
+def test_two_replacements_for_one_fault_are_two_facts() -> None:
+    first, second = (
+        f'{{"at":1,"reason":"RESCHEDULE_RECORDED","occurrence":"0:0:1:0","detail":"restart {n} of the job"}}'.encode()
+        for n in (1, 2)
+    )
+    assert fact_of(first) == fact_of(first.replace(b'"at":1', b'"at":2')) != fact_of(second)

@@ -400,3 +400,35 @@ def test_records_read_back_as_they_were_written(
     back = decode_reschedule(text)
     assert {job: with_extras(one) for job, one in back.items()} == {job: with_extras(one) for job, one in jobs.items()}
     assert encode_reschedule(back) == text
+
+
+MANY = [
+    pytest.param("[" + ",".join(["{}"] * 340_000) + "]", "holds 340000 objects", id="as nodes"),
+    pytest.param(
+        "[" + ",".join(['{"FaultDeviceList":[' + ",".join(["{}"] * 20) + "]}"] * 12_000) + "]",
+        "holds 252000 objects",
+        id="as devices of many nodes",
+    ),
+    pytest.param("[" + ",".join(["1"] * 500_000) + "]", "has 500000 elements", id="as numbers"),
+    pytest.param('[{"x":[' + ",".join(["{}"] * 340_000) + "]}]", "holds 340001 objects", id="in a key of others"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), MANY)
+def test_a_fault_node_of_more_than_anybody_writes_is_not_read(text: str, said: str) -> None:
+    with pytest.raises(BadDocument, match=f"{said}, at most 25000 are read"):
+        decode_fault_nodes(text)
+
+
+def test_records_of_more_than_anybody_writes_are_not_read() -> None:
+    job = '{"RescheduleRecords":[{"ReasonOfTask":[' + ",".join(["{}"] * 20) + "]}]}"
+    text = "{" + ",".join(f'"{number}":{job}' for number in range(8000)) + "}"
+    with pytest.raises(BadDocument, match="holds 176001 objects, at most 25000 are read"):
+        decode_reschedule(text)
+
+
+def test_the_most_that_fits_into_a_config_map_is_read() -> None:
+    bare = '{"NodeName":"n%05d","NodeHealthState":"NodeUnhealthy"}'
+    text = "[" + ",".join(bare % number for number in range(17_800)) + "]"
+    assert len(text) == 996_801
+    assert len(decode_fault_nodes(text)) == 17_800

@@ -1,6 +1,7 @@
 """The bytes of Go's encoding/json, and what it accepts."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,31 @@ def test_fields_are_found_in_any_case_and_the_last_one_counts() -> None:
     assert gojson.field(obj, "Missing") is None
     assert gojson.has(obj, "rankList")
     assert gojson.unknown(obj, ("RankList",)) == {"other": 3}
+
+
+FIELDS = ("Status", "RankList", "K")
+KEYS = st.one_of(
+    st.sampled_from(["Status", "STATUS", "\u017ftatus", "ranklist", "RankList", "k", "\u212a", "other", "Statu\u00df"]),
+    st.text(max_size=8),
+)
+
+
+@given(st.dictionaries(KEYS, st.integers(0, 3) | st.none(), max_size=8))
+def test_fields_found_at_one_look_are_those_found_one_by_one(obj: dict[str, Any]) -> None:
+    known, others = gojson.named(obj, FIELDS)
+    assert known == {name: gojson.field(obj, name) for name in FIELDS if gojson.has(obj, name)}
+    assert list(others.items()) == list(gojson.unknown(obj, FIELDS).items())
+    for name in FIELDS:
+        assert gojson.has(known, name) is gojson.has(obj, name)
+        assert gojson.field(known, name) == gojson.field(obj, name)
+
+
+def test_a_text_of_more_objects_than_are_read_is_refused_before_it_is_read() -> None:
+    assert gojson.not_more("[{}]") == "[{}]"
+    fits = "[" + ",".join(["{}"] * 25_000) + "]"
+    assert gojson.not_more(fits) is fits
+    with pytest.raises(BadDocument, match="holds 25001 objects, at most 25000 are read"):
+        gojson.not_more(f"{{{fits[1:]}")
 
 
 def test_null_and_empty_lists_stay_apart() -> None:

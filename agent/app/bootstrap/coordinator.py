@@ -387,6 +387,6 @@ def samples(role: CoordinatorRole) -> Iterable[Sample]:
         yield "gauge", "fault_agent_fault_node_left_out", "Has no room in fault-node now", count, (("what", what),)
     for writer in Writer:
         count = role.erasures.get(writer, 0)
-        yield "counter", "fault_agent_erasures", "What others took out of a reset-config", count, (("writer", writer),)
+        yield "counter", "fault_agent_erasures", "What others took out of a document", count, (("writer", writer),)
     for reason, count in sorted(pulse.reasons.items()):
         yield "counter", "fault_agent_decisions", "Decisions by reason", count, (("reason", reason),)

@@ -50,6 +50,8 @@ _LOOK: Final = frozenset(
 )
 """Reasons after which a person has something to do: docs/reasons.md says what."""
 _BEGINS: Final = frozenset({Reason.FAULT_SHOWN, Reason.HELD})
+_RATED: Final = frozenset({Reason.FAULT_SHOWN})
+"""Reasons that tell a level, also one that was told before: of a fault that stays shown, somebody looks for it here."""
 _GOOD: Final = frozenset({Reason.FAULT_CLEARED, Reason.RECOVERY_SUCCEEDED})
 _REASON_WIDTH: Final = 20
 _DETAIL: Final = 90
@@ -58,7 +60,7 @@ _UID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class Timeline:
-    """Prints lines; says the date when it changes, a fault's meaning once, its level when that is new."""
+    """Prints lines; says the date when it changes, a fault's meaning once, its level where it is shown or new."""
 
     def __init__(self) -> None:
         self._day = ""
@@ -79,7 +81,7 @@ class Timeline:
         if decision.reason in _BEGINS and identity in self._over:
             self._over.discard(identity)
             self._levels.pop(identity, None)
-        if decision.level and self._levels.get(identity) != decision.level:
+        if decision.level and (decision.reason in _RATED or self._levels.get(identity) != decision.level):
             self._levels[identity] = decision.level
             words.append(decision.level)
         if decision.job:
@@ -130,6 +132,7 @@ def _beside_level(level: str, detail: str) -> str:
     """
     if detail == level:
         return ""
+    detail = detail.replace(f"; shown on as {level} until ", "; shown on until ")
     rated = re.fullmatch(rf"(once, )?{re.escape(level)} by ([^\s,;]+)(, held for a person)?(?:; (.*))?", detail)
     if rated is None:
         return detail

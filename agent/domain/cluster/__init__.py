@@ -4,7 +4,7 @@ The one rule: `decide_*` reads the book and returns a Verdict, `evolve` alone ch
 of others hold follows from the book; nothing is remembered in them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, tzinfo
 
@@ -146,12 +146,14 @@ def document_seen(book: ClusterBook, job_id: JobId, merged: dict[int, Merge], no
     return Verdict(decisions=tuple(draft.decisions), ledgers=_changes(book, job_id, after))
 
 
-def records_seen(book: ClusterBook, shown: Mapping[JobId, JobRecords]) -> Verdict:
+def records_seen(book: ClusterBook, shown: Mapping[JobId, JobRecords], news: Iterable[JobId] | None = None) -> Verdict:
     """What job-reschedule-reason holds now, after the write went through: what had no room there is let go here too, or
     it would come back with the next write and push out others' records again; a larger total there is ours from now on.
+    `news`: the jobs of which it is not known already; None: all.
     """
     changed: dict[JobId, JobLedger | None] = {}
-    for job, ledger in book.ledgers.items():
+    for job in book.ledgers if news is None else news:
+        ledger = book.ledger(job)
         if ledger.records is None:
             continue
         there = shown.get(job, JobRecords(job))

@@ -101,6 +101,8 @@ class ClusterBook:
         self.entries: dict[NodeName, FaultNodeEntry] = {}
         self.judged: set[NodeName] = set()
         """Nodes that were decided since the ledgers were read; an element of any other in `fault-node` is not ours."""
+        self.shown: set[NodeName] = set()
+        """Nodes whose elements in `fault-node` an earlier coordinator of ours has written, as the document proves."""
         self.tables: dict[tuple[str, str], RankTable] = {}
         """(namespace, job name) -> its rank table, completed ones only."""
         self.contradictions: dict[tuple[str, str], str] = {}
@@ -155,6 +157,7 @@ class ClusterBook:
         for table in (self.entries, self.plans, self.deadlines, self.wakes, self.former):
             table.clear()
         self.judged.clear()
+        self.shown.clear()
         self.known_records.clear()
         self.known_retries.clear()
         self.frozen.clear()

@@ -183,15 +183,16 @@ def _record(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member],
     costs = RescheduleReason.POD_FAILED in reasons and reasons <= _COSTS and Shared.VCJOB not in draft.book.foreign
     if costs and left is not None and left > 0:
         draft.ledger = replace(draft.ledger, retry_times=left - 1)
-    told = Reason.FOREIGN_WRITER_LIVE
+    told, count = Reason.FOREIGN_WRITER_LIVE, "recorded by the other writer of the document"
     if Shared.RECORDS not in draft.book.foreign:
         told = Reason.RESCHEDULE_RECORDED
         records = draft.ledger.records or JobRecords(draft.job, draft.book.known_records.get(draft.job, 0))
-        draft.ledger = replace(draft.ledger, records=add_record(records, record_of(draft.now, zone, tasks)))
+        records = add_record(records, record_of(draft.now, zone, tasks))
+        draft.ledger = replace(draft.ledger, records=records)
+        count = f"restart {records.total} of the job"
     names = ", ".join(f"{task.pod} on {task.node} ({task.reason})" for task in tasks[:3])
     more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
-    other = "" if told is Reason.RESCHEDULE_RECORDED else "; recorded by the other writer of the document"
-    draft.say(told, f"replaced: {names}{more}{other}", _cause(draft, job, hit, gone))
+    draft.say(told, f"replaced: {names}{more}; {count}", _cause(draft, job, hit, gone))
 
 
 def _cause(draft: Draft, job: Job, hit: list[Suspect], gone: dict[str, Member]) -> Cause:

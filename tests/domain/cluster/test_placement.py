@@ -511,4 +511,4 @@ async def test_more_than_ten_pods_are_cut_to_ten_and_the_decision_says_how_many(
     assert total == 1
     assert [task[1] for task in found[0]] == [f"demo-{number}" for number in range(10)]
     (told,) = (one for one in rig.decisions if one.reason is Reason.RESCHEDULE_RECORDED)
-    assert told.detail.endswith("and 9 more")
+    assert told.detail.endswith("and 9 more; restart 1 of the job")

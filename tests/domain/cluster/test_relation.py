@@ -116,7 +116,7 @@ async def test_a_separated_pod_that_is_replaced_is_recorded_and_forgotten() -> N
     rig.tick(30)
     await rig.run()
     details = [one.detail for one in rig.decisions if one.reason is Reason.RESCHEDULE_RECORDED]
-    assert details == ["replaced: demo-0 on n1 (RelationFaultSeparate)"]
+    assert details == ["replaced: demo-0 on n1 (RelationFaultSeparate); restart 1 of the job"]
     assert related(rig) == {}
 
 
