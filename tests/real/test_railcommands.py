@@ -8,12 +8,23 @@ from typing import Any
 import pytest
 from a3cluster import DEMO, the_a3
 from a3table import GOOD_ENV
-from realcluster import LABELS, RealCluster
+from contracts.railcontest import BYSTANDER
+from kubebuilders import a_config_map
+from realcluster import LABELS, RealCluster, texts
+from services.processes import free_ports
+
+from agent.domain.rail.reservations import RailLedger
+from agent.wire.railfile import LEDGER_KEY, LEDGER_NAME, encode_ledger
 
 LINK = "81078603"
+OURS = {"app.kubernetes.io/managed-by": "fault-agent"}
 QUICK = {**GOOD_ENV, "HCCL_RDMA_TIMEOUT": "5", "HCCL_RDMA_RETRY_CNT": "1"}
 """RDMA gives a link up after 0.13 ms, so that a fault is judged when its window of 3 s is over."""
 UP = ["/bin/sh", "-c", "echo 'link status: UP'", "{device}"]
+NOTHING = (
+    "No rail of a job is borrowed, waited for or refused, as far as ledgers tell"
+    " (an agent in observe mode keeps none).\n"
+)
 SEEN = ("n0", "n2", "n3")
 """Nodes of both ends of a link of n0."""
 
@@ -86,11 +97,7 @@ def test_before_during_and_after_a_borrow_each_verb_tells_what_the_cluster_holds
     assert "  10 ENV_INVALID: passed\n       · n0 HCCL_OP_RETRY_ENABLE: L1:1, L2:1\n" in said
     assert "  22 BACKUP_LINK_UNKNOWN: passed\n       · rank 2 (n0 device 2): device 3 up: seen up " in said
     assert "  24 PEER_NO_BACKUP_CONFIGURED: passed\n" in said
-    assert ask("status") == (
-        0,
-        "No rail of a job is borrowed, waited for or refused, as far as ledgers tell"
-        " (an agent in observe mode keeps none).\n",
-    )
+    assert ask("status") == (0, NOTHING)
 
     # During: the plan stands, the verbs find it in the ledgers of the server, by the fault that the node reports.
     cluster.occur(LINK, 2, node="n0", resource="hccn")
@@ -140,6 +147,60 @@ def test_before_during_and_after_a_borrow_each_verb_tells_what_the_cluster_holds
     cluster.until("the return", lambda: _returned(ask, plan["plan"]))
     code, said = ask("plan", "--fault", "n0/network/3")
     assert (code, said.splitlines()[0]) == (0, f"{DEMO}: borrow, rule 28 BORROW"), said
+
+
+def test_what_no_agent_has_looked_at_or_was_there_before_it_acted_is_told_as_that(
+    cluster: RealCluster, ask: Ask
+) -> None:
+    furnish(cluster)
+    code, said = ask("plan", "--fault", "n0/network/2")
+    assert (code, said.splitlines()[0]) == (1, f"{DEMO}: refuse, rule 22 BACKUP_LINK_UNKNOWN")
+
+    look(cluster, "n0")
+    cluster.occur(LINK, 2, node="n0", resource="hccn")
+    cluster.until("the fault", lambda: cluster.reported(LINK, node="n0"))
+    (fault,) = [f"n0/network/2/{LINK}@{active.since}" for active in cluster.reports("n0")[-1].active]
+    code, said = ask("plan", "--fault", fault, "--links-up", "--json")
+    (supposed,) = first(said)
+    assert (code, supposed["rule"]["code"], [move["rank"] for move in supposed["moves"]]) == (0, "BORROW", [2, 10, 14])
+    assert supposed["assumed"] == [
+        "an agent has been acting since before these faults: no ledger tells since when one does",
+        "the links of 12 devices of which nothing fresh is known are up",
+    ]
+
+    cluster.coordinator("c1")
+    cluster.ready("c1")
+    cluster.led()
+    cluster.until("its word", lambda: "" if "BEFORE_ACT" in texts(cluster.reasons(), DEMO) else "none")
+    code, said = ask("plan", "--fault", fault, "--links-up")
+    assert (code, said.splitlines()[0]) == (1, f"{DEMO}: refuse, BEFORE_ACT")
+    code, said = ask("explain", "28", "--fault", fault, "--links-up")
+    assert (code, said.splitlines()[0]) == (0, f"{DEMO}: refuse, BEFORE_ACT")
+    assert ask("status") == (0, NOTHING)
+
+
+def test_what_cannot_be_asked_ends_the_verb_and_another_clusters_ledger_is_not_taken_for_ours(
+    cluster: RealCluster, ask: Ask
+) -> None:
+    furnish(cluster)
+    nowhere = str(cluster.folder / "nowhere.kubeconfig")
+    blind = str(cluster.config(kubernetes={"kubeconfig": nowhere}))
+    deaf = str(cluster.config(kafka={"bootstrap_servers": f"127.0.0.1:{free_ports(1)[0]}"}))
+    for words in (("plan", "--fault", "n0/network/2"), ("explain", "--fault", "n0/network/2"), ("status",)):
+        code, said = cluster.run("rail", *words, "--config", blind)
+        assert (code, f"{nowhere}: no such kubeconfig" in said) == (3, True), said
+    for verb in ("plan", "explain"):
+        code, said = cluster.run("rail", verb, "--fault", "n0/network/2", "--config", deaf, seconds=90)
+        assert (code, "127.0.0.1:" in said) == (3, True), said
+
+    theirs = encode_ledger(RailLedger((BYSTANDER,)), "another")
+    cluster.apply(a_config_map(LEDGER_NAME, {LEDGER_KEY: theirs}, namespace="fault-agent", labels=OURS))
+    code, said = ask("plan", "--fault", "n0/network/2", "--links-up")
+    assert code == 1
+    assert f"{DEMO}: refuse, rule 2 LEDGER_UNREADABLE" in said
+    assert "finding: fault-agent/fault-agent-rails: " in said
+    code, said = ask("status")
+    assert (code, "The ledger of borrowed NPUs cannot be read" in said) == (1, True)
 
 
 def _advised(cluster: RealCluster) -> str:

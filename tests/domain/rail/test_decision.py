@@ -338,7 +338,7 @@ def test_every_code_of_an_answer_is_reached() -> None:
         "RETRY_L0_IGNORED",
         "RDMA_TIMER_INVALID",
     }
-    assert set(RailCode) - reached - warnings == {"LEDGER_FULL", "TOO_OLD"}
+    assert set(RailCode) - reached - warnings == {"LEDGER_FULL", "TOO_OLD", "BEFORE_ACT"}
 
 
 def borrowed(asked: RailQuestion) -> Borrow:
@@ -457,7 +457,7 @@ def test_the_advice_never_speaks_of_an_automatic_return() -> None:
 
 
 def test_every_refusal_says_what_to_do() -> None:
-    refusals = {case[2][2] for case in RULE_CASES if case[2][0] == "Refuse"} | {"LEDGER_FULL", "TOO_OLD"}
+    refusals = {case[2][2] for case in RULE_CASES if case[2][0] == "Refuse"} | {"LEDGER_FULL", "TOO_OLD", "BEFORE_ACT"}
     assert [code for code in sorted(refusals) if not code_advice(RailCode(code))] == []
 
 
