@@ -182,8 +182,8 @@ class Borrow:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No borrow, for this reason. Rule 0: no rule says so, but the ledger (LEDGER_FULL) or the age of the fault (TOO_OLD,
-    BEFORE_ACT).
+    """No borrow, for this reason. Rule 0: no rule says so, but the ledger (LEDGER_FULL) or the age of the fault
+    (TOO_OLD, BEFORE_ACT).
     """
 
     code: RailCode
