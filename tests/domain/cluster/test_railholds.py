@@ -119,6 +119,56 @@ async def test_a_pod_that_is_replaced_in_its_place_frees_its_own_npu_alone() -> 
     assert (await plan(rig))["held"][0]["npus"] == 2
 
 
+def replaced(number: int = 0, policy: str = "per_npu") -> Rig:
+    """After the borrow of n0, n2 and n3 a pod of them is replaced in its place and all links are up again."""
+    rig = Rig(objects(), settings={"rail": {"policy": policy}})
+    probes(rig, 0)
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.tick(30)
+    rig.delete("Pod", "train", f"demo-{number}", 40)
+    rig.apply(pod(number, uid="uid-new", created="2026-01-01T00:00:45Z"), 45)
+    rig.clear(LINK, 50, node="n0", device=0)
+    rig.tick(60)
+    probes(rig, 99)
+    return rig
+
+
+async def test_the_links_of_a_process_that_was_replaced_are_on_their_own_side_again() -> None:
+    rig = replaced()
+    rig.fault(LINK, 100, node="n0", device=0)
+    rig.tick(115)
+    await rig.run()
+    (refused,) = told(rig, Reason.RAIL_REFUSED)
+    assert refused.startswith("rule 25 PEER_ALREADY_BORROWED: rank 8 (n2 device 0): NPU 0 is held by train/demo-")
+    document = await rig.data(RAILS)
+    assert document is not None
+    (kept,) = json.loads(document["ledger.json"])["plans"]
+    assert [(one["rank"], one["state"], one.get("links")) for one in kept["npus"]] == [
+        (0, "superseded", [8, 12]),
+        (8, "advised", None),
+        (12, "advised", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [
+        pytest.param(0, "RAIL_ADVISED", id="an-end-of-every-link"),
+        pytest.param(2, "RAIL_REFUSED", id="an-end-of-one-link-the-other-stays"),
+        pytest.param(1, "RAIL_REFUSED", id="nobody-who-borrowed"),
+    ],
+)
+async def test_edge_15_per_communicator_a_job_may_borrow_again_when_no_link_of_it_is_left(
+    number: int, word: str
+) -> None:
+    rig = replaced(number, "per_communicator")
+    rig.fault(LINK, 100, node="n0", device=2)
+    rig.tick(115)
+    await rig.run()
+    said = [str(one.reason) for one in rig.decisions if one.fault.startswith("n0/network/2/")]
+    assert [one for one in said if one.startswith("RAIL_") and one != "RAIL_OBSERVING"] == [word]
+
+
 async def test_pods_that_are_younger_than_a_recording_s_clock_are_those_that_borrowed() -> None:
     late = [one for one in objects() if one["kind"] != "Pod"]
     late += [pod(number, created="2026-01-02T00:00:00Z") for number in range(4)]

@@ -13,7 +13,7 @@ from agent.domain.hccl import env_from
 from agent.domain.rail import RULES, LeafFault, decide, leaf_faults
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState
-from agent.domain.rail.reservations import RailLedger, Reservation, close_job, reserve
+from agent.domain.rail.reservations import RailLedger, Reservation, close_job, close_where, reserve
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -243,7 +243,7 @@ RULE_CASES: list[tuple[str, RailQuestion, tuple[str, int, str]]] = [
     ("20 NPU held", question(fault(), ledger=book(held())), ("Refuse", 20, "ALREADY_BORROWED")),
     (
         "20 per communicator",
-        question(fault(), policy=BorrowPolicy.PER_COMMUNICATOR, ledger=book(held(N1, 1, 2))),
+        question(fault(), policy=BorrowPolicy.PER_COMMUNICATOR, ledger=book(held(N1, 1, 2, rank=6, links=((6, 10),)))),
         ("Refuse", 20, "ALREADY_BORROWED"),
     ),
     ("21 pair down", question(fault(), links=links(n0_1=DOWN)), ("Refuse", 21, "BACKUP_LINK_DOWN")),
@@ -650,16 +650,19 @@ def test_edge_14_within_one_life_of_the_job_the_ledger_stays() -> None:
 
 def test_edge_15_a_communicator_made_anew_may_borrow_again_but_not_on_a_held_npu() -> None:
     after = taken(question(fault(), policy=BorrowPolicy.PER_COMMUNICATOR))
+    anew = close_where(after, lambda entry: entry.rank == 0, now=NOW)
+    in_part = close_where(after, lambda entry: entry.rank == 8, now=NOW)
     later: dict[str, Any] = {"event": "later", "started_at": NOW - 50_000}
     other = question(fault(node=0, device=2, **later), ledger=after, policy=BorrowPolicy.PER_COMMUNICATOR)
     assert said(decide(other)) == ("Refuse", 20, "ALREADY_BORROWED")
-    assert borrowed(replace(other, rebuilt_at=Millis(NOW + 1))).links == ((2, 10), (2, 14))
+    assert said(decide(replace(other, ledger=in_part))) == ("Refuse", 20, "ALREADY_BORROWED")
+    assert borrowed(replace(other, ledger=anew)).links == ((2, 10), (2, 14))
     same = question(fault(**later), ledger=after, policy=BorrowPolicy.PER_COMMUNICATOR)
     assert said(decide(same)) == ("Noop", 2, "ALREADY_DONE")
-    assert said(decide(replace(same, rebuilt_at=Millis(NOW + 1)))) == ("Refuse", 20, "ALREADY_BORROWED")
-    assert said(decide(replace(same, rebuilt_at=Millis(NOW + 1), policy=BorrowPolicy.PER_NPU))) == (
-        ("Refuse", 20, "ALREADY_BORROWED")
-    )
+    assert said(decide(replace(same, ledger=in_part))) == ("Refuse", 20, "ALREADY_BORROWED")
+    held_at_the_other_end = ("Refuse", 25, "PEER_ALREADY_BORROWED")
+    assert said(decide(replace(same, ledger=anew))) == held_at_the_other_end
+    assert said(decide(replace(same, ledger=anew, policy=BorrowPolicy.PER_NPU))) == held_at_the_other_end
 
 
 def test_edge_19_a_recover_older_than_the_fault_is_ignored() -> None:

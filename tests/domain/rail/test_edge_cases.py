@@ -13,9 +13,9 @@ from a3table import JOB, NODES, NOW, a3_table, fault, question
 from agent.domain.events import Link
 from agent.domain.rail import decide
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
-from agent.domain.rail.reservations import RailLedger, close_job, reserve
+from agent.domain.rail.reservations import RailLedger, close_job, close_where, reserve
 from agent.domain.rail.words import Borrow
-from agent.domain.vocab import JobId, Millis, NodeName
+from agent.domain.vocab import JobId, NodeName
 
 N0, N1, N2, N3 = NODES
 OTHER = JobId("train/other")
@@ -70,6 +70,8 @@ SHARED = question(
     owners={(node, die): JOB if die % 2 == 0 else OTHER for node in NODES for die in range(4)},
 )
 FIRST = after(question(fault()))
+ANEW = close_where(FIRST, lambda entry: entry.rank == 0, now=NOW)
+"""After the process of rank 0 was replaced: whoever it talks to is in a communicator made anew."""
 RING_FIRST = after(question(fault(), peers=RING))
 OF_N1 = after(question(fault(node=1)))
 
@@ -169,8 +171,17 @@ EDGES: list[tuple[str, RailQuestion, dict[str, str] | str]] = [
         question(later(0, 2), ledger=FIRST),
         {"strict, NPU": BORROW, "source, NPU": BORROW, "strict, communicator": ONCE, "source, communicator": ONCE},
     ),
-    ("15 another NPU, communicator made anew", question(later(0, 2), ledger=FIRST, rebuilt_at=Millis(NOW + 1)), BORROW),
-    ("15 the held NPU, communicator made anew", question(later(), ledger=FIRST, rebuilt_at=Millis(NOW + 1)), ONCE),
+    ("15 another NPU, the process of rank 0 replaced", question(later(0, 2), ledger=ANEW), BORROW),
+    (
+        "15 the NPU of rank 0 itself, its process replaced",
+        question(later(), ledger=ANEW),
+        {
+            "strict, NPU": "Refuse 25 PEER_ALREADY_BORROWED",
+            "source, NPU": BORROW,
+            "strict, communicator": "Refuse 25 PEER_ALREADY_BORROWED",
+            "source, communicator": BORROW,
+        },
+    ),
     ("19 a recover older than its fault", question(fault(ended_at=NOW - 90_000)), BORROW),
     (
         "20 an unpaired last die",

@@ -147,6 +147,18 @@ def test_one_end_may_lose_its_process_alone() -> None:
     left = close_where(taken(question(fault())), lambda entry: entry.node == N2, now=NOW)
     assert [str(entry.state) for entry in left.entries] == ["reserved", "superseded", "reserved"]
     assert left.holder(N2, 0) is None
+    assert [entry.links for entry in left.entries] == [((0, 12),), ((0, 8),), ((0, 12),)]
+
+
+def test_when_the_process_at_one_end_of_all_its_links_is_gone_an_npu_is_held_without_any() -> None:
+    left = close_where(taken(question(fault())), lambda entry: entry.node == N0, now=NOW)
+    assert [(str(entry.state), entry.links) for entry in left.entries] == [
+        ("superseded", ((0, 8), (0, 12))),
+        ("reserved", ()),
+        ("reserved", ()),
+    ]
+    other_life = book(held(N0), held(N1, rank=4, links=((0, 4),), incarnation="second"))
+    assert close_where(other_life, lambda entry: entry.node == N0, now=NOW).entries[1].links == ((0, 4),)
 
 
 def test_a_link_that_is_up_again_frees_nothing() -> None:
