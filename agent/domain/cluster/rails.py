@@ -10,7 +10,7 @@ from dataclasses import replace
 from agent.domain.cluster import railholds as holds
 from agent.domain.cluster.book import Cause, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
-from agent.domain.cluster.railfacts import hccl_envs
+from agent.domain.cluster.railfacts import hccl_envs, pod_envs
 from agent.domain.cluster.railquestion import about, facts_of, is_link_down
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Occurrence, fault_ref
@@ -197,7 +197,7 @@ def _outlived(one: Occurrence, threshold: float) -> bool:
 
 
 def _threshold(draft: Draft, job: Job) -> float:
-    return max(flap_threshold_ms(env) for env in hccl_envs(draft.book, job).values() or [HcclEnv()])
+    return max(flap_threshold_ms(env) for env in hccl_envs(pod_envs(draft.book, job)).values() or [HcclEnv()])
 
 
 def _too_old(draft: Draft, one: Occurrence) -> bool:

@@ -85,8 +85,8 @@ def what_if(
             by_job.setdefault(job, []).append(one)
     known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
     table = assumed.tables[0] if assumed.tables else None
-    facts = {name: facts_of(book, found, now, table) for name, found in known.items()}
-    waits = {name: _threshold(facts[name], assumed) if name in facts else 0.0 for name in sorted(by_job)}
+    facts = {name: facts_of(book, found, now, table, assumed.env) for name, found in known.items()}
+    waits = {name: _threshold(facts[name]) if name in facts else 0.0 for name in sorted(by_job)}
     clock = _clock(supposed, waits.values(), book.limits.joint_window) if assumed.no_clock else None
     assumed, now = replace(assumed, no_clock=clock is not None), now if clock is None else clock
     faults: dict[JobId, list[RailFault]] = {}
@@ -228,10 +228,9 @@ def _fault(book: ClusterBook, one: Supposed, now: Millis, threshold: float) -> R
     return RailFault(fault_ref(one.key, began), one.key.node, _device(one.key), kind, began, ended, event)
 
 
-def _threshold(question: RailQuestion, assumed: Assumed) -> float:
+def _threshold(question: RailQuestion) -> float:
     """The longest over the job's nodes, as the coordinator waits."""
-    envs = [assumed.env] if assumed.env is not None else list(question.env.values()) or [HcclEnv()]
-    return max(flap_threshold_ms(env) for env in envs)
+    return max(flap_threshold_ms(env) for env in question.env.values() or [HcclEnv()])
 
 
 def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) -> WhatIf:
@@ -268,9 +267,7 @@ def _assume(
         links.update((die, Link("up", now)) for die in dark)
         if dark:
             said.append(f"the links of {len(dark)} devices of which nothing fresh is known are up")
-    env = question.env
     if assumed.env is not None:
-        env = dict.fromkeys(question.env, assumed.env)
         said.append("the environment is as --env states it")
     contradiction = question.contradiction
     if assumed.tables:
@@ -294,7 +291,6 @@ def _assume(
         question,
         links=links,
         down=down,
-        env=env,
         contradiction=contradiction,
         peers=assumed.peers,
         host_plane_ok=assumed.host_plane_ok,

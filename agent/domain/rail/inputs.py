@@ -272,7 +272,11 @@ INPUTS: Final[Mapping[int, Callable[[Case], Iterator[Input]]]] = {
     7: _kinds,
     8: _peers,
     9: _age,
-    10: _env(*_COMPARED[:3], (hccl.INTER_HCCS_DISABLE, "inter_hccs_disable")),
+    10: _env(
+        *_COMPARED[:3],
+        (hccl.INTER_HCCS_DISABLE, "inter_hccs_disable"),
+        (hccl.VISIBLE_DEVICES, "visible_devices"),
+    ),
     11: _env(_COMPARED[0]),
     12: _env(_COMPARED[2]),
     13: _env(*_COMPARED),

@@ -98,10 +98,8 @@ async def test_variables_that_a_script_may_set_are_unknown_and_not_off() -> None
 
 async def test_who_the_peers_are_hangs_on_a_variable_too_and_is_not_guessed() -> None:
     hidden = await asked(cluster(command=SCRIPT))
-    assert hidden.startswith(
-        "rule 10 ENV_UNKNOWN: "
-        + "; ".join(f"{node}: HCCL_INTER_HCCS_DISABLE cannot be seen" for node in ("n0", "n2", "n3"))
-    )
+    unseen = "HCCL_INTER_HCCS_DISABLE, ASCEND_RT_VISIBLE_DEVICES cannot be seen"
+    assert hidden.startswith("rule 10 ENV_UNKNOWN: " + "; ".join(f"{node}: {unseen}" for node in ("n0", "n2", "n3")))
     wrong = await asked(cluster(of={2: {"HCCL_INTER_HCCS_DISABLE": "maybe"}}))
     assert wrong.startswith("rule 10 ENV_INVALID: n2: HCCL_INTER_HCCS_DISABLE: 'maybe' is neither TRUE nor FALSE")
 
@@ -153,6 +151,19 @@ async def test_of_two_pods_on_one_node_the_one_that_shows_nothing_counts() -> No
 async def test_the_other_die_must_be_known_to_be_seen(text: str, answer: str) -> None:
     told = await asked(cluster(of={0: {"ASCEND_RT_VISIBLE_DEVICES": text}}))
     assert told.startswith(answer)
+
+
+async def test_what_a_process_sees_is_unknown_where_a_script_may_narrow_it_and_all_where_it_is_visibly_unset() -> None:
+    shown = {**ENV, "HCCL_INTER_HCCS_DISABLE": "false"}
+    hidden = await asked(cluster(env=shown, command=SCRIPT))
+    unseen = "; ".join(f"{node}: ASCEND_RT_VISIBLE_DEVICES cannot be seen" for node in ("n0", "n2", "n3"))
+    assert hidden.startswith(f"rule 10 ENV_UNKNOWN: {unseen}. State the HCCL variables in the pod spec or ")
+    assert (await asked(cluster(env=shown))).startswith("rule 28 BORROW: ")
+    stated = {"fault-agent/hccl-env": "HCCL_OP_EXPANSION_MODE=AI_CPU"}
+    assert (await asked(cluster(env=shown, command=SCRIPT, annotations=stated))).startswith("rule 28 BORROW: ")
+    narrowed = {"fault-agent/hccl-env": "ASCEND_RT_VISIBLE_DEVICES=0,2"}
+    told = await asked(cluster(env=shown, command=SCRIPT, annotations=narrowed))
+    assert told.startswith("rule 18 BACKUP_NOT_VISIBLE: rank 0 (n0 device 0): its process does not see device 1")
 
 
 async def test_a_die_that_only_another_pod_of_the_job_sees_is_no_backup() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
-from a3table import NOW, a3_table
+from a3table import GOOD_ENV, NOW, a3_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -377,6 +377,16 @@ def test_a_process_that_holds_one_die_of_its_npu_does_not_see_the_other() -> Non
                 {**pod, "metadata": {**meta, "name": f"{meta['name']}{name}", "uid": name, "annotations": notes}}
             )
     assert said(asked(a_book(split), link())) == [(DEMO, "Refuse", 18, "BACKUP_NOT_VISIBLE")]
+
+
+def test_what_a_process_sees_is_as_the_assumed_environment_says() -> None:
+    scripts = a_book(the_a3(env=None))
+    assert said(asked(scripts, link())) == [(DEMO, "Refuse", 10, "ENV_UNKNOWN")]
+    good = replace(UP, env=env_from(GOOD_ENV, visible=True))
+    assert said(asked(scripts, link(), assumed=good)) == [(DEMO, "Borrow", 28, "BORROW")]
+    narrow = replace(UP, env=env_from({**GOOD_ENV, "ASCEND_RT_VISIBLE_DEVICES": "0,2,3"}, visible=True))
+    for book in (scripts, a_book(the_a3())):
+        assert said(asked(book, link(), assumed=narrow)) == [(DEMO, "Refuse", 18, "BACKUP_NOT_VISIBLE")]
 
 
 def test_everything_that_is_assumed_is_named() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.domain.events import Link
-from agent.domain.hccl import env_from
+from agent.domain.hccl import VISIBLE_DEVICES, env_from
 from agent.domain.rail import RULES, LeafFault, decide, leaf_faults
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState
@@ -213,7 +213,9 @@ RULE_CASES: list[tuple[str, RailQuestion, tuple[str, int, str]]] = [
         question(
             fault(),
             env={
-                N0: env_from(GOOD_ENV | {"HCCL_INTER_HCCS_DISABLE": "FALSE"}, visible=False),
+                N0: env_from(
+                    GOOD_ENV | {"HCCL_INTER_HCCS_DISABLE": "FALSE", VISIBLE_DEVICES: "0,1,2,3"}, visible=False
+                ),
                 **{n: env_from(GOOD_ENV | {"HCCL_RDMA_TIMEOUT": t}, visible=True) for n, t in ((N2, "18"), (N3, "19"))},
             },
         ),

@@ -72,6 +72,7 @@ def test_a_borrow_shows_what_each_of_the_28_rules_looked_at() -> None:
                 ("HCCL_OP_RETRY_PARAMS", "MaxCnt:3, HoldTime:5000, IntervalTime:1000"),
                 ("HCCL_OP_EXPANSION_MODE", "AI_CPU"),
                 ("HCCL_INTER_HCCS_DISABLE", "unset: the default"),
+                ("ASCEND_RT_VISIBLE_DEVICES", "unset: the default"),
             )
         ),
         11: tuple((f"{node} HCCL_OP_RETRY_ENABLE", "L1:1, L2:1") for node in ("n0", "n2", "n3")),
