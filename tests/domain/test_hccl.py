@@ -312,7 +312,7 @@ def test_a_process_sees_the_places_among_its_containers_devices_or_nobody_knows(
 
 
 def test_a_process_whose_environment_narrows_nothing_sees_all_of_its_container() -> None:
-    assert visible_among((4, 5), env_from({}, visible=True).visible_devices) == {4, 5}
+    assert visible_among((4, 5), env_from({}, visible=True).visible_devices) == frozenset({4, 5})
 
 
 @given(st.text(alphabet="0123456789, -x", max_size=12))
