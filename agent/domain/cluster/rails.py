@@ -17,9 +17,9 @@ from agent.domain.events import Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job, Product, config_name
 from agent.domain.rail import decide
-from agent.domain.rail.case import RailQuestion, Strictness
+from agent.domain.rail.case import RailQuestion
 from agent.domain.rail.life import HoldState, deadline
-from agent.domain.rail.reservations import RailLedger, Reservation, borrow_of, plan_id, reserve
+from agent.domain.rail.reservations import RailLedger, Reservation, borrow_of, plan_id
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -147,15 +147,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence], threshold: float) -> 
         name = stands[0].plan
     elif isinstance(answer, Borrow) and draft.rails is not None:
         name = plan_id(job.id, job.incarnation, answer.events)
-        held = reserve(
-            draft.rails,
-            answer,
-            job=job.id,
-            job_uid=job.uid,
-            incarnation=job.incarnation,
-            now=draft.now,
-            extend=draft.book.limits.strictness is Strictness.SOURCE,
-        )
+        held = holds.hold(draft.rails, answer, job, draft.now, draft.book.limits.strictness)
         if isinstance(held, Refuse):
             answer = replace(held, checked=answer.checked)
         else:

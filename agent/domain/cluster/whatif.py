@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
+from agent.domain.cluster.railholds import hold
 from agent.domain.cluster.railquestion import ON_LINK, about, facts_of
 from agent.domain.events import FaultKey, Link, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job, config_name
 from agent.domain.ledger import JobLedger
-from agent.domain.rail import decide, plan_id, reserve
+from agent.domain.rail import decide, plan_id
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState, deadline
 from agent.domain.rail.reservations import RailLedger
@@ -311,13 +312,5 @@ def _after(done: WhatIf, ledger: RailLedger | None, job: Job) -> RailLedger | No
     """The book of held NPUs as the next window would find it."""
     if not isinstance(done.answer, Borrow) or ledger is None:
         return ledger
-    held = reserve(
-        ledger,
-        done.answer,
-        job=job.id,
-        job_uid=job.uid,
-        incarnation=job.incarnation,
-        now=done.question.now,
-        extend=done.question.strictness is Strictness.SOURCE,
-    )
+    held = hold(ledger, done.answer, job, done.question.now, done.question.strictness)
     return ledger if isinstance(held, Refuse) else held
