@@ -69,14 +69,6 @@ def see_links(rig: Rig, at: float, nodes: Iterable[int] = range(4), **links: Map
         rig.probe(f"n{number}", at, **{f"d{die}": "up" for die in range(4)} | {**links.get(f"n{number}", {})})
 
 
-def without_odd(document: dict[str, Any]) -> None:
-    """A table of the even dies alone, ranks counted anew."""
-    for number, server in enumerate(document["server_list"]):
-        server["device"] = server["device"][::2]
-        for index, item in enumerate(server["device"]):
-            item["rank_id"] = str(2 * number + index)
-
-
 def the_other() -> list[dict[str, Any]]:
     """Job `other` on the odd dies of the same nodes, with a table of its own."""
     table = a3_document()

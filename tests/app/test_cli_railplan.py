@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
-from a3table import A3_TABLE, a3_document
+from a3cluster import DEMO, OTHER_JOB, the_a3, the_other
+from a3table import A3_TABLE, a3_document, without_odd
 from command import Command
 from kubebuilders import a_config_map
 from recordlines import fault_line, write_cluster, write_lines

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
-from a3table import GOOD_ENV, NOW, a3_table
+from a3cluster import DEMO, OTHER_JOB, the_a3, the_other
+from a3table import GOOD_ENV, NOW, a3_table, without_odd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from a3table import JOB, NODES, NOW, a3_table, fault, question
+from a3table import JOB, NODES, NOW, a3_table, fault, question, without_odd
 from railcase import DOWN, N0, N2, OTHER, RING, book, borrowed, envs, held, links, refused, said, taken
 
 from agent.domain.events import Link
@@ -13,7 +13,6 @@ from agent.domain.rail.case import BorrowPolicy, CommMode, Strictness
 from agent.domain.rail.life import HoldState
 from agent.domain.rail.reservations import close_job, close_where
 from agent.domain.rail.words import Borrow, Observe, RailCode
-from agent.domain.ranktable import RankTable
 from agent.domain.vocab import Millis, NodeName
 
 
@@ -105,21 +104,9 @@ def test_edge_11_a_leaf_switch_takes_all_even_dies_in_one_plan() -> None:
     assert refused(one_bad).code is RailCode.NO_COMMON_RAIL
 
 
-def half_table() -> RankTable:
-    """The job has only the even dies, another job the odd ones."""
-
-    def drop(document: dict[str, Any]) -> None:
-        for number, server in enumerate(document["server_list"]):
-            server["device"] = server["device"][::2]
-            for index, item in enumerate(server["device"]):
-                item["rank_id"] = str(2 * number + index)
-
-    return a3_table(drop)
-
-
 def test_edge_12_two_jobs_share_an_npu() -> None:
     owners = {(node, die): JOB if die % 2 == 0 else OTHER for node in NODES for die in range(4)}
-    shared = question(fault(), table=half_table(), owners=owners, comm_mode=CommMode.ROOTINFO)
+    shared = question(fault(), table=a3_table(without_odd), owners=owners, comm_mode=CommMode.ROOTINFO)
     plan = borrowed(shared)
     assert [str(note.code) for note in plan.warnings].count("SHARED_NPU") == 3
     own_only = {node: frozenset({0, 2}) for node in NODES}
@@ -177,7 +164,7 @@ def test_edge_19_a_recover_older_than_the_fault_is_ignored() -> None:
 def test_edge_20_an_unpaired_last_device() -> None:
     asked = question(
         fault(),
-        table=half_table(),
+        table=a3_table(without_odd),
         comm_mode=CommMode.ROOTINFO,
         owners={},
         links={},

@@ -7,6 +7,7 @@ import pytest
 from a3table import JOB, NODES, NOW, fault, question
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from railcase import N0, N2
 
 from agent.domain.events import Link
 from agent.domain.hccl import HcclEnv, env_from
@@ -18,7 +19,6 @@ from agent.domain.rail.words import Borrow, Outcome
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import JobId
 
-N0, N1, N2, N3 = NODES
 REF = "n0/network/0/81078603@1767225540000"
 
 
