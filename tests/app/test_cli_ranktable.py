@@ -312,6 +312,15 @@ def test_of_a_folder_the_tables_in_it_are_judged(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("asked", ["train.demo/hccl.json", "train.demo"], ids=["the file", "the job's folder"])
+def test_a_table_on_a_shared_volume_is_read_beside_its_version_file(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "train.demo").mkdir()
+    path = written(tmp_path / "train.demo", A3_TABLE, "hccl.json")
+    written(tmp_path / "train.demo", "1767225600000", "version")
+    (one,) = answered("check", tmp_path / asked)
+    assert (one["file"], one["version"], one["errors"]) == (str(path), "1.2", 0)
+
+
 def test_a_folder_without_a_table_is_wrong_use(tmp_path: Path) -> None:
     assert "no file of" in str(run("check", tmp_path).exception)
 

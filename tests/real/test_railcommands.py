@@ -115,6 +115,12 @@ def test_before_during_and_after_a_borrow_each_verb_tells_what_the_cluster_holds
         ("n2", 1, 2, 3, 10),
         ("n3", 1, 2, 3, 14),
     ]
+    cluster.until("its Event", lambda: "" if _told(cluster) else "none")
+    (event,) = _told(cluster)
+    assert (event["regarding"]["name"], event["type"]) == ("demo-0", "Warning")
+    assert event["note"].startswith(
+        "rule 28 BORROW: 3 ranks go to the other die (rank 2 on n0: 2→3, rank 10 on n2: 2→3,"
+    )
     code, said = ask("plan", "--fault", fault)
     assert (code, said.splitlines()[:2]) == (
         0,
@@ -209,6 +215,10 @@ def _advised(cluster: RealCluster) -> str:
         return "no plan document"
     state = json.loads(document)["state"]
     return "" if state == "advised" else f"the plan is {state}"
+
+
+def _told(cluster: RealCluster) -> list[dict[str, Any]]:
+    return [one for one in cluster.events("train") if one["reason"] == "RailAdvised"]
 
 
 def _returned(ask: Ask, plan: str) -> str:
