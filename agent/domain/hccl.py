@@ -179,14 +179,11 @@ def visible_among(devices: tuple[int, ...], seen: "Seen[tuple[int, ...]]") -> fr
     """Those of a container's devices (physical ids, ascending) that its processes see; None: not known.
 
     Invalid, or a place that the container has not, is not known either: how much of such a text counts is nowhere
-    said. A variable that nobody shows can only narrow what the container has, and HCCL makes no communicator for
-    which it wants a backup while the other die cannot be seen (hccl_communicator_host.cc:1531-1545): all of them.
+    said.
     """
-    if seen.sight is Sight.INVALID:
-        return None
-    if seen.value is None:
+    if seen.sight is Sight.UNSET:
         return frozenset(devices)
-    if any(place >= len(devices) for place in seen.value):
+    if seen.value is None or any(place >= len(devices) for place in seen.value):
         return None
     return frozenset(devices[place] for place in seen.value)
 

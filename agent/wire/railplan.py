@@ -43,7 +43,9 @@ def plan_name(job_name: str) -> str:
 class PlanRule(WireModel):
     """The rule that decided."""
 
-    number: int = Field(description="1 to 28; 0: no rule, but the ledger (LEDGER_FULL) or the clock (TOO_OLD)")
+    number: int = Field(
+        description="1 to 28; 0: no rule, but the ledger (LEDGER_FULL) or the age of the fault (TOO_OLD, BEFORE_ACT)"
+    )
     code: RailCode
 
 

@@ -6,10 +6,9 @@ The one rule: only what the table itself shows is judged; what needs the job's e
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import chain, groupby
 from math import gcd
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from agent.domain.ranktable import RankDevice, RankTable, Server, addresses, is_address, pair_die
 from agent.wire.ranktablefile import TableCode
@@ -22,9 +21,11 @@ Severity = Literal["error", "warning"]
 By = Literal["both", "doc", "hccl"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong: its code, a JSON pointer to it, words, and how much it matters."""
+class Finding(NamedTuple):
+    """One thing that is wrong: its code, a JSON pointer to it, words, and how much it matters.
+
+    A tuple: of a table that is wrong everywhere there are more than a million, and most are counted and let go of.
+    """
 
     code: TableCode
     pointer: str
@@ -35,15 +36,15 @@ class Finding:
     hint: str = ""
 
 
-def validate(table: RankTable) -> tuple[Finding, ...]:
-    """Every finding that the table alone can show, in the order of its fields (HCCL topoinfo_ranktable*.cc).
+def validate(table: RankTable) -> Iterator[Finding]:
+    """Every finding that the table alone can show, in the order of its fields (HCCL topoinfo_ranktable*.cc), one at a
+    time: a table that is wrong in every field has more than a million.
 
     What needs the job's environment is not judged here: whether host_ip and backups are required, and device_ip
     within one super-pod. A backup that does not fit is a warning here; a borrow refuses it.
     """
-    if table.version == "2.0":
-        return ()
-    return (*_whole(table), *_servers(table), *_devices(table), *_backups(table), *_ranks(table), *_super_pods(table))
+    parts = (_whole, _servers, _devices, _backups, _ranks, _super_pods) if table.version != "2.0" else ()
+    return chain.from_iterable(part(table) for part in parts)
 
 
 def ambiguity(table: RankTable) -> Finding | None:

@@ -177,6 +177,9 @@ class _Reader:
         return ""
 
     def number(self, parent: Mapping[str, Any], key: str, at: str) -> int | None:
+        value = parent.get(key)
+        if isinstance(value, str) and _DECIMAL.fullmatch(value) is not None:
+            return int(value)
         text = self.text(parent, key, at)
         if not text:
             return None
@@ -187,9 +190,9 @@ class _Reader:
         return int(text)
 
     def needed(self, parent: Mapping[str, Any], key: str, at: str) -> int:
-        if parent.get(key) in (None, ""):
-            self._lose("is needed", f"{at}/{key}")
         value = self.number(parent, key, at)
+        if value is None and parent.get(key) in (None, ""):
+            self._lose("is needed", f"{at}/{key}")
         return -1 if value is None else value
 
     def server(self, item: Mapping[str, Any], at: str) -> Server:

@@ -4,7 +4,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
+from a3cluster import DEMO, OTHER_JOB, the_a3, the_other
+from a3table import without_odd
 from command import Command
 from hypothesis import given
 from hypothesis import strategies as st

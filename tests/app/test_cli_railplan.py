@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
-from a3table import A3_TABLE, a3_document
+from a3cluster import DEMO, OTHER_JOB, the_a3, the_other
+from a3table import A3_TABLE, a3_document, without_odd
 from command import Command
 from kubebuilders import a_config_map
 from recordlines import fault_line, write_cluster, write_lines
@@ -167,6 +167,29 @@ def test_a_fault_that_the_coordinator_finds_too_old_is_expired(call: Command, tm
     assert verdicts([plan]) == [(DEMO, "expired", 0, "TOO_OLD")]
     code, out, _ = call("rail", "explain", "28", *words)
     assert out.splitlines()[:2] == [f"{DEMO}: expired, TOO_OLD", "  28 BORROW: would pass"]
+
+
+def test_a_fault_from_before_the_agent_acted_is_told_as_the_coordinator_told_it(call: Command, tmp_path: Path) -> None:
+    line = json.loads(json.dumps(fault_line(LINK, T0 + 2000, 2, node="n1", devices=(2,), resource="hccn")))
+    line["value"]["faults"][0]["faultTime"] = T0 - 100_000
+    fault = f"n1/network/2/{LINK}@{T0 - 100_000}"
+    words = [*a_night(call, tmp_path, line), "--fault", fault]
+    journal = [json.loads(line) for line in (tmp_path / "out" / "audit.jsonl").read_text().splitlines()]
+    assert "BEFORE_ACT" in [one["reason"] for one in journal if one.get("fault") == fault and one.get("job") == DEMO]
+    code, out, _ = call("rail", "plan", *words)
+    assert code == 1
+    assert out.splitlines()[:3] == [
+        f"{DEMO}: refuse, BEFORE_ACT",
+        f"  fault    {fault}  rdma_down",
+        (
+            "  detail   began 2025-12-31 23:58:20.000Z, before the agent began to act (2026-01-01 00:00:00.000Z): no"
+            " borrow is planned for old news"
+        ),
+    ]
+    (plan,) = plans(call("rail", "plan", *words, "--json")[1])
+    assert verdicts([plan]) == [(DEMO, "refused", 0, "BEFORE_ACT")]
+    code, out, _ = call("rail", "explain", "28", *words)
+    assert out.splitlines()[:2] == [f"{DEMO}: refuse, BEFORE_ACT", "  28 BORROW: would pass"]
 
 
 def test_a_fault_that_was_judged_in_time_is_asked_again_however_old_it_is(call: Command, tmp_path: Path) -> None:

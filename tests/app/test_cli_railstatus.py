@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a3table import A3_TABLE
+from a3cluster import a3_pod, see_links, the_a3
 from command import Command, a_recording
-from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job
+from kubebuilders import DEMO_JOB, a_group
 from rig import Rig
 
 from agent.app.bootstrap import SoloOrder, replay_solo, scenario
@@ -19,29 +19,8 @@ from agent.ports import ConfigMap
 
 LINK = "81078603"
 LABELS = {"fault-scheduling": "grace"}
-ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-}
 JOB = "train/pretrain-a3-a3d0b5c2-7e14-4f0a-9c31-5b8e2f6a1d70"
 PLAN = "5b30b0639c8b"
-
-
-def a3() -> list[dict[str, Any]]:
-    """Job `demo` on the four nodes of the documented table."""
-    found: list[dict[str, Any]] = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
-    for number in range(4):
-        host = f"172.16.0.10{number}"
-        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
-        found.append(
-            a_pod(f"demo-{number}", node=f"n{number}", rank_index=number, labels=LABELS, host_ip=host, env=ENV)
-        )
-    return found
 
 
 @pytest.fixture
@@ -201,9 +180,8 @@ def test_a_return_is_told_with_its_own_time_and_one_that_was_recorded_too_early_
 ) -> None:
     """The link of n0's die 0 is down from 1 s to 60 s; a return is recorded at 50 s, taken away, recorded at 80 s."""
     for folder, times in (("early", [50]), ("whole", [50, 80])):
-        rig = Rig(a3())
-        for number in range(4):
-            rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+        rig = Rig(the_a3(labels=LABELS))
+        see_links(rig, 0)
         rig.fault(LINK, 1, node="n0", device=0)
         rig.tick(40)
         for at in times:
@@ -233,25 +211,14 @@ GROUP = DEMO_JOB.partition("/")[2]
 
 def test_what_was_refused_is_waited_for_and_has_ended_is_told_too(call: Command, tmp_path: Path) -> None:
     """A borrow of a job whose pods are then replaced; later a link without fresh facts, and one that just failed."""
-    rig = Rig(a3())
-    for number in range(4):
-        rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+    rig = Rig(the_a3(labels=LABELS))
+    see_links(rig, 0)
     rig.fault(LINK, 1, node="n0", device=0)
     rig.tick(40)
     for number in range(4):
         rig.delete("Pod", "train", f"demo-{number}", 50)
     for number in range(4):
-        new = a_pod(
-            f"demo-{number}",
-            uid=f"uid-new-{number}",
-            node=f"n{number}",
-            rank_index=number,
-            labels=LABELS,
-            host_ip=f"172.16.0.10{number}",
-            env=ENV,
-        )
-        new["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
-        rig.apply(new, 60)
+        rig.apply(a3_pod(number, uid=f"uid-new-{number}", created="2026-01-01T00:01:00Z", labels=LABELS), 60)
     rig.fault(LINK, 300, node="n1", device=2)
     rig.fault(LINK, 340, node="n2", device=3)
     rig.tick(341)
@@ -273,3 +240,25 @@ def test_what_was_refused_is_waited_for_and_has_ended_is_told_too(call: Command,
     assert job["newest"]["state"] == "refused"
     assert [one["state"] for one in job["waiting"]] == ["observed"]
     assert [(one["state"], one["npus"]) for one in job["history"]] == [("superseded", 3)]
+
+
+def test_npus_that_are_held_on_though_their_links_are_gone_are_told_without_links(
+    call: Command, tmp_path: Path
+) -> None:
+    """The pod of the failed end is replaced: the other ends' processes live, no link of theirs is borrowed any more."""
+    rig = Rig(the_a3(labels=LABELS))
+    see_links(rig, 0)
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.tick(40)
+    rig.delete("Pod", "train", "demo-0", 50)
+    rig.apply(a3_pod(0, uid="uid-new", created="2026-01-01T00:01:00Z", labels=LABELS), 60)
+    rig.tick(70)
+    _leave(rig, tmp_path)
+    code, out, _ = call("rail", "status", "--out", tmp_path)
+    assert code == 0
+    assert out.splitlines()[0] == f"{DEMO_JOB}  2 NPUs held, 6 of its 8 left"
+    assert "    n2 NPU 0  die 0→1  rank 8  moved as the other end" in out
+    assert "    links " not in out
+    _, out, _ = call("rail", "status", "--out", tmp_path, "--json")
+    ((plan,),) = (job["plans"] for job in json.loads(out)["jobs"])
+    assert [(npu["node"], npu["links"]) for npu in plan["npus"]] == [("n2", []), ("n3", [])]

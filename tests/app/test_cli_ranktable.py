@@ -157,6 +157,81 @@ def test_a_table_that_is_one_quoted_line_of_its_dump_has_its_own_lines(tmp_path:
     assert places(written(tmp_path, json.dumps(object_), "rings.yaml")) == places(written(tmp_path, table))
 
 
+QUOTED = """\
+kind: List
+items:
+- kind: ConfigMap
+  metadata:
+    name: rings-config-a
+    annotations:
+      last-applied-configuration: |
+        {{"data":{{"hccl.json":"{{}}"}},"kind":"ConfigMap"}}
+    managedFields: [{{fieldsV1: {{"f:data": {{"f:hccl.json": {{}}}}}}}}]
+  data:
+    "hccl.json": {table}
+- kind: ConfigMap
+  metadata: {{name: rings-config-b}}
+  data:
+    version: "1"
+    hccl.json: {table}
+- kind: ConfigMap
+  metadata: {{name: rings-config-c}}
+  data:
+    hccl.json: |
+      {{
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        pytest.param("rings.yaml", QUOTED.format(table=json.dumps('{\n"status":')), [11, 16, None], id="yaml"),
+        pytest.param(
+            "rings.json",
+            json.dumps(
+                {
+                    "kind": "List",
+                    "items": [
+                        {
+                            "kind": "ConfigMap",
+                            "metadata": {"name": "rings-config-a", "annotations": {"last": '{"hccl.json": "{}"}'}},
+                            "data": {"hccl.json": '{\n"status":'},
+                        },
+                        {
+                            "kind": "ConfigMap",
+                            "metadata": {"name": "rings-config-b"},
+                            "data": {"a": "1", "hccl.json": '{\n"status":'},
+                        },
+                    ],
+                },
+                indent=1,
+            ),
+            [13, 23],
+            id="json",
+        ),
+    ],
+)
+def test_of_a_quoted_table_the_line_of_its_key_stands_behind_the_file(
+    tmp_path: Path, name: str, text: str, lines: list[int | None]
+) -> None:
+    path = written(tmp_path, text, name)
+    told = answered("check", path, exit_code=1)
+    assert [one["file"] for one in told] == [
+        f"{path}{'' if line is None else f':{line}'} rings-config-{job} hccl.json"
+        for line, job in zip(lines, "abc", strict=False)
+    ]
+    for line in filter(None, lines):
+        assert "hccl.json" in text.splitlines()[line - 1]
+    assert {(one["findings"][0]["line"], one["findings"][0]["code"]) for one in told[:2]} == {(2, "JSON_INVALID")}
+    assert f"\n{path}:{lines[1]} rings-config-b hccl.json:2:" in run("check", path).stdout
+
+
+def test_where_a_key_is_written_in_a_way_that_is_not_found_again_no_line_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"hccl\\u002ejson": "{"}}')
+    (one,) = answered("check", path, exit_code=1)
+    assert one["file"] == f"{path} a hccl.json"
+
+
 @pytest.mark.parametrize("table", ["", "{", "\n\n", '{\n"status":'], ids=["empty", "open", "blank", "cut off"])
 def test_a_broken_table_in_a_dump_is_told_and_breaks_nothing(tmp_path: Path, table: str) -> None:
     (one,) = answered("check", written(tmp_path, in_config_map(table), "rings.yaml"), exit_code=1)
@@ -235,6 +310,15 @@ def test_of_a_folder_the_tables_in_it_are_judged(tmp_path: Path) -> None:
         str(tmp_path / "a.json"),
         str(tmp_path / "c.yaml"),
     ]
+
+
+@pytest.mark.parametrize("asked", ["train.demo/hccl.json", "train.demo"], ids=["the file", "the job's folder"])
+def test_a_table_on_a_shared_volume_is_read_beside_its_version_file(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "train.demo").mkdir()
+    path = written(tmp_path / "train.demo", A3_TABLE, "hccl.json")
+    written(tmp_path / "train.demo", "1767225600000", "version")
+    (one,) = answered("check", tmp_path / asked)
+    assert (one["file"], one["version"], one["errors"]) == (str(path), "1.2", 0)
 
 
 def test_a_folder_without_a_table_is_wrong_use(tmp_path: Path) -> None:

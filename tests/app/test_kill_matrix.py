@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from a3table import A3_TABLE
-from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job, the_demo
+from a3cluster import QUICK_ENV, see_links, the_a3
+from kubebuilders import DEMO_JOB, a_config_map, a_group, a_pod, the_demo
 from mortal import Died, SmallReads, mortal
 from rig import Disk, Rig
 
@@ -21,13 +21,6 @@ from agent.wire.report import decode
 
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 REQUEST, SEPARATE, LINK = "80C98000", "80E18402", "81078603"
-ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-    "HCCL_RDMA_TIMEOUT": "18",
-    "HCCL_RDMA_RETRY_CNT": "7",
-}
 
 
 def recoveries(rig: Rig) -> None:
@@ -57,8 +50,7 @@ def rails(rig: Rig) -> None:
     """A borrow with a flap beside it, a refusal, a link that the duration rule raises; the borrow is returned by hand,
     another is made, and the job begins a new life.
     """
-    for number in range(4):
-        rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+    see_links(rig, 0)
     rig.fault(LINK, 1, node="n0", device=0)
     rig.fault(LINK, 2, node="n1", device=2)
     rig.clear(LINK, 3, node="n1", device=2)
@@ -68,8 +60,7 @@ def rails(rig: Rig) -> None:
     rig.tick(200)
     annotated = {"fault-agent/rail-returned": "8c4ff11067de"}
     rig.apply(a_group(labels=LABELS, min_member=4, annotations=annotated), 210)
-    for number in range(4):
-        rig.probe(f"n{number}", 220, d0="up", d1="up", d2="up", d3="up")
+    see_links(rig, 220)
     rig.fault(LINK, 221, node="n1", device=2)
     rig.tick(240)
     for number in range(4):
@@ -108,18 +99,7 @@ def demo_objects() -> list[dict[str, Any]]:
 
 
 def a3_objects() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
-    for number in range(4):
-        host = f"172.16.0.10{number}"
-        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
-        found.append(
-            a_pod(f"demo-{number}", node=f"n{number}", rank_index=number, labels=LABELS, host_ip=host, env=ENV)
-        )
-    return found
+    return the_a3(env=QUICK_ENV, labels=LABELS)
 
 
 def run(rig: Rig, *, resume: bool) -> bool:

@@ -1,10 +1,9 @@
 """A rail plan in traces and as an Event: the same words as in its document."""
 
 import json
-from typing import Any
 
-from a3table import A3_TABLE
-from kubebuilders import DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job
+from a3cluster import see_links, the_a3
+from kubebuilders import DEMO_JOB
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -16,27 +15,7 @@ from agent.domain.vocab import Mode, Reason
 
 LINK = "81078603"
 LABELS = {"fault-scheduling": "grace", "subHealthyStrategy": "graceExit"}
-ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-def a3() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
-    for number in range(4):
-        host = f"172.16.0.10{number}"
-        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
-        found.append(
-            a_pod(f"demo-{number}", node=f"n{number}", rank_index=number, labels=LABELS, host_ip=host, env=ENV)
-        )
-    return found
 
 
 class Traced:
@@ -54,9 +33,8 @@ class Traced:
 
 async def borrowed() -> tuple[Rig, Traced]:
     traced = Traced()
-    rig = Rig(a3(), tracer=traced.tracer)
-    for number in range(4):
-        rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+    rig = Rig(the_a3(labels=LABELS), tracer=traced.tracer)
+    see_links(rig, 0)
     rig.fault(LINK, 1, node="n0", device=0, trace=PARENT)
     rig.tick(40)
     rig.clear(LINK, 50, node="n0", device=0)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a3table import A3_TABLE
-from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job, the_demo
+from a3cluster import QUICK_ENV, see_links, the_a3
+from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_pod, the_demo
 from rig import Disk, Rig
 
 from agent.adapters.memory import MemoryDocumentStore
@@ -17,13 +17,6 @@ from agent.ports import ConfigMap
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 REQUEST, RESET, SEPARATE, NOTHING = "80C98000", "80E24E00", "80E18402", "80818200"
 LINK = "81078603"
-RAIL_ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-    "HCCL_RDMA_TIMEOUT": "18",
-    "HCCL_RDMA_RETRY_CNT": "7",
-}
 
 
 def demo(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, **settings: Any) -> Rig:
@@ -37,30 +30,8 @@ def with_another_group() -> Rig:
 
 def a3(**env: str) -> Rig:
     """Job `demo` on the four nodes of the documented A3 table, every link up."""
-    objects = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
-    for number in range(4):
-        host = f"172.16.0.10{number}"
-        objects.append(
-            a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host),
-        )
-        objects.append(
-            a_pod(
-                f"demo-{number}",
-                node=f"n{number}",
-                rank_index=number,
-                labels=LABELS,
-                host_ip=host,
-                pod_ip=f"10.1.0.{number}",
-                env={**RAIL_ENV, **env},
-            )
-        )
-    rig = Rig(objects)
-    for number in range(4):
-        rig.probe(f"n{number}", 0, d0="up", d1="up", d2="up", d3="up")
+    rig = Rig(the_a3(env={**QUICK_ENV, **env}, labels=LABELS))
+    see_links(rig, 0)
     return rig
 
 

@@ -12,10 +12,17 @@ SERVERS: Final = 32
 
 
 def rank_table(ranks: int, *, wrong: bool = False) -> bytes:
-    """A 1.2 table of super-pods with backups and all that the vendor's document has; `wrong`: each rank has an address
-    that is none, and it for its backup.
+    """A 1.2 table of super-pods with backups and all that the vendor's document has; `wrong`: in nearly every field, so
+    that there are 19 findings a rank: numbers without quotes, ports that are none, what must be unique the same
+    everywhere, an address that is none, and it for its own backup.
     """
-    servers = [_server(number, wrong=wrong) for number in range(ranks // DIES)]
+    servers = [_server(number) for number in range(ranks // DIES)]
+    if wrong:
+        for server in servers:
+            server["host_ip"] = "nowhere"
+            for die, device in enumerate(server["device"]):
+                device.update(device_ip="nowhere", backup_device_ip="nowhere", device_id=die % 2, rank_id=5)
+                device.update(super_device_id=7, device_port=0, backup_device_port=0, host_port=0)
     pods = [
         {
             "super_pod_id": str(first // SERVERS),
@@ -26,21 +33,21 @@ def rank_table(ranks: int, *, wrong: bool = False) -> bytes:
     table = {
         "status": "completed",
         "version": "1.2",
-        "server_count": str(len(servers)),
+        "server_count": str(len(servers) + wrong),
         "server_list": servers,
         "super_pod_list": pods,
     }
     return orjson.dumps(table, option=orjson.OPT_INDENT_2)
 
 
-def _server(number: int, *, wrong: bool) -> dict[str, Any]:
-    dies = [
+def _server(number: int) -> dict[str, Any]:
+    dies: list[dict[str, Any]] = [
         {
             "device_id": str(die),
             "super_device_id": str(number % SERVERS * DIES + die),
-            "device_ip": f"nowhere-{number}-{die}" if wrong else _address(number * DIES + die),
+            "device_ip": _address(number * DIES + die),
             "device_port": "16666",
-            "backup_device_ip": f"nowhere-{number}-{die}" if wrong else _address(number * DIES + (die ^ 1)),
+            "backup_device_ip": _address(number * DIES + (die ^ 1)),
             "backup_device_port": "16667",
             "host_port": str(20000 + die),
             "rank_id": str(number * DIES + die),

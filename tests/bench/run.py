@@ -269,7 +269,7 @@ def rank_tables(ranks: int, rounds: int, say: Callable[[str], None]) -> list[Fig
     for name, raw, around in (
         ("right", rank_table(ranks), alone),
         ("right, with its pods and nodes", rank_table(ranks), in_cluster),
-        ("wrong at every rank", rank_table(ranks, wrong=True), alone),
+        ("wrong in nearly every field", rank_table(ranks, wrong=True), alone),
     ):
         say(f"(e) {name}")
         figures.append(_beside_reading(f"rank table, {name}", raw, ranks, rounds, around))

@@ -292,7 +292,7 @@ def test_of_several_pods_what_is_known_least_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
-        (None, {4, 5, 6, 7}),
+        (None, None),
         ("0,1,2,3", {4, 5, 6, 7}),
         ("2, 3", {6, 7}),
         ("", set()),
@@ -309,6 +309,10 @@ def test_a_process_sees_the_places_among_its_containers_devices_or_nobody_knows(
 ) -> None:
     given = {} if text is None else {"ASCEND_RT_VISIBLE_DEVICES": text}
     assert visible_among((4, 5, 6, 7), env_from(given, visible=False).visible_devices) == seen
+
+
+def test_a_process_whose_environment_narrows_nothing_sees_all_of_its_container() -> None:
+    assert visible_among((4, 5), env_from({}, visible=True).visible_devices) == frozenset({4, 5})
 
 
 @given(st.text(alphabet="0123456789, -x", max_size=12))

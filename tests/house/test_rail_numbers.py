@@ -19,12 +19,12 @@ def _numbers(name: str, shape: str) -> set[int]:
 
 
 def test_each_of_the_28_rules_has_a_case_under_its_number() -> None:
-    assert _numbers("test_decision.py", CASE) == set(range(1, 29))
+    assert _numbers("test_rules.py", CASE) == set(range(1, 29))
 
 
 def test_each_of_the_23_edge_cases_has_a_test_and_a_line_in_the_page() -> None:
     shape = r"^def test_edge_(\d+)_"
-    assert _numbers("test_decision.py", shape) == EDGES - BY_HAND
+    assert _numbers("test_edges.py", shape) == EDGES - BY_HAND
     assert _numbers("test_by_hand.py", shape) == BY_HAND
     lines = cells("docs/rails.md", 0)
     told = {int(number) for line in lines for number in re.findall(r"(?:^|, )(\d+)(?=,| [a-z])", line)}

@@ -24,14 +24,14 @@ _LIMIT: Final = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TableText:
-    """The bytes of one table and what it is called."""
+    """The bytes of one table and what it is called: its file; in a dump the ConfigMap and key too, and behind the file
+    the line of that key where the table is quoted, so that its own lines count within the key.
+    """
 
     name: str
     raw: bytes
     shift: tuple[int, int] = (0, 0)
-    """Lines of the file before it, and columns before each of its lines; both 0 where its lines are none of the file's,
-    as in a ConfigMap as JSON.
-    """
+    """Lines of the file before it, and columns before each of its lines; both 0 where it is quoted."""
 
 
 def read_tables(path: Path) -> list[TableText]:
@@ -52,7 +52,7 @@ def read_tables(path: Path) -> list[TableText]:
     if path.suffix not in (".yaml", ".yml") and b'"kind"' not in raw:
         return [TableText(str(path), raw)]
     objects = read_documents(raw, str(path)).objects
-    found = list(_tables(path, objects, list(_blocks(raw))))
+    found = _tables(path, objects, raw)
     if objects and not found:
         hint = f"ascend-operator's is {RINGS_PREFIX}<job> with key {RANK_TABLE_KEY}"
         raise BadUsage(f"{path} holds no ConfigMap with a rank table", hint=hint)
@@ -71,17 +71,33 @@ def _in_folder(path: Path) -> list[TableText]:
     return found
 
 
-def _tables(
-    path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...], blocks: list[tuple[str, tuple[int, int]]]
-) -> Iterator[TableText]:
-    for _, one in objects:
-        data = one.get("data")
-        text = data.get(RANK_TABLE_KEY) if one.get("kind") == "ConfigMap" and isinstance(data, Mapping) else None
-        if isinstance(text, str):
-            name = one["metadata"]["name"]
-            at = next((n for n, (block, _) in enumerate(blocks) if block == text.rstrip("\n")), None)
-            shift = (0, 0) if at is None else blocks.pop(at)[1]  # of equal tables each has its own place
-            yield TableText(f"{path} {name} {RANK_TABLE_KEY}", text.encode("utf-8", "surrogatepass"), shift)
+def _tables(path: Path, objects: tuple[tuple[str, Mapping[str, Any]], ...], raw: bytes) -> list[TableText]:
+    held = [(str(one["metadata"]["name"]), text) for _, one in objects if (text := _text_in(one)) is not None]
+    blocks, lines = list(_blocks(raw)), _key_lines(raw)
+    found = []
+    for number, (name, text) in enumerate(held):
+        at = next((n for n, (block, _) in enumerate(blocks) if block == text.rstrip("\n")), None)
+        shift = (0, 0) if at is None else blocks.pop(at)[1]  # of equal tables each has its own place
+        line = f":{lines[number]}" if at is None and len(lines) == len(held) else ""
+        called = f"{path}{line} {name} {RANK_TABLE_KEY}"
+        found.append(TableText(called, text.encode("utf-8", "surrogatepass"), shift))
+    return found
+
+
+def _text_in(item: Mapping[str, Any]) -> str | None:
+    data = item.get("data")
+    text = data.get(RANK_TABLE_KEY) if item.get("kind") == "ConfigMap" and isinstance(data, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+_IN_YAML: Final = re.compile(rf"^ *[\"']?{re.escape(RANK_TABLE_KEY)}[\"']?[ \t]*:".encode(), re.MULTILINE)
+_IN_JSON: Final = re.compile(rf"[{{,]\s*\"{re.escape(RANK_TABLE_KEY)}\"\s*:".encode())
+
+
+def _key_lines(raw: bytes) -> list[int]:
+    """Lines of the file at which the key of a rank table stands; not those of a key that is itself in a quoted text."""
+    named = _IN_JSON if raw.lstrip()[:1] in (b"{", b"[") else _IN_YAML
+    return [raw.count(b"\n", 0, match.end()) + 1 for match in named.finditer(raw)]
 
 
 _KEY: Final = re.compile(rf"^ *{re.escape(RANK_TABLE_KEY)}: *\|[-+]?[ \t]*\r?$")

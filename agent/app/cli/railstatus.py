@@ -156,7 +156,8 @@ def _plan(one: JobRails, plan: HeldPlan) -> Iterator[str]:
         yield f"    and {many(len(plan.npus) - FEW, 'NPU')} more"
     links = sorted({link for npu in plan.npus for link in npu.links})
     more = f" and {len(links) - FEW} more" if len(links) > FEW else ""
-    yield f"    {'links':<10}{', '.join(f'{a}-{b}' for a, b in links[:FEW])}{more}"
+    if links:
+        yield f"    {'links':<10}{', '.join(f'{a}-{b}' for a, b in links[:FEW])}{more}"
     if one.newest is not None and one.newest.plan == plan.plan:
         for place, note in enumerate(one.newest.warnings):
             yield from folded("" if place else "warnings", f"{note.code}: {note.detail}")

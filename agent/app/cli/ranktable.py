@@ -107,8 +107,9 @@ def check_command(
     ]
     if len(opened) > 1:
         named = [(text.name, one.table) for text, one in zip(texts, opened, strict=True)]
-        for number, more in shared_ports(named, Mode(mode)).items():
-            checked[number] = _Checked(checked[number].name, with_more(checked[number].inspection, more, most=most))
+        for number, more in shared_ports(named).items():
+            inspection = with_more(checked[number].inspection, more, Mode(mode), most=most)
+            checked[number] = _Checked(checked[number].name, inspection)
     if as_json:
         click.echo(orjson.dumps([plain(one.name, one.inspection, mode) for one in checked], option=orjson.OPT_INDENT_2))
     else:

@@ -13,7 +13,8 @@ import orjson
 from agent.app.bootstrap import read_objects
 from agent.app.cli.ranktable import read_env
 from agent.domain import hccl
-from agent.domain.hccl import Eligible, HcclEnv, Seen, Sight, env_from
+from agent.domain.hccl import Eligible, HcclEnv, Sight, env_from
+from agent.domain.hcclwords import value_words, variable_words, variables_of
 from agent.domain.jobs.stated import is_version
 from agent.errors import BadUsage
 
@@ -72,44 +73,6 @@ def _of_pods(cluster: Path, cann: str) -> dict[str, dict[str, HcclEnv]]:
     return jobs
 
 
-def _variables(env: HcclEnv) -> dict[str, tuple[Seen[Any], str]]:
-    """Each variable as it was found, and its default in words."""
-    return {
-        hccl.RETRY_ENABLE: (env.retry, _shown(hccl.default_op_retry(env.cann))),
-        hccl.RETRY_PARAMS: (env.params, _shown(hccl.RetryParams())),
-        hccl.EXPANSION_MODE: (env.expansion, "AI_CPU on A3"),
-        hccl.RDMA_TIMEOUT: (env.rdma_timeout, str(hccl.DEFAULT_RDMA_TIMEOUT)),
-        hccl.RDMA_RETRY_CNT: (env.rdma_retry_cnt, str(hccl.DEFAULT_RDMA_RETRY_CNT)),
-        hccl.CONNECT_TIMEOUT: (env.connect_timeout, f"{hccl.DEFAULT_CONNECT_TIMEOUT} s"),
-        hccl.INTER_HCCS_DISABLE: (env.inter_hccs_disable, "FALSE"),
-        hccl.VISIBLE_DEVICES: (env.visible_devices, "all of the container's"),
-    }
-
-
-def _shown(value: Any) -> str:
-    match value:
-        case hccl.OpRetry(l1, l2, l0):
-            return f"L1:{int(l1)}, L2:{int(l2)}{' (L0 has no effect)' if l0 else ''}"
-        case hccl.RetryParams(count, hold, interval):
-            return f"MaxCnt:{count}, HoldTime:{hold}, IntervalTime:{interval}"
-        case bool():
-            return str(value).upper()
-        case tuple():
-            return ",".join(map(str, value)) or "none"
-    return str(value)
-
-
-def _words(name: str, seen: Seen[Any], default: str) -> str:
-    match seen.sight:
-        case Sight.KNOWN:
-            return _shown(seen.value)
-        case Sight.UNSET:
-            return f"unset: {default}"
-        case Sight.INVALID:
-            return f"invalid: {seen.problem.removeprefix(name + ': ')}"
-    return f"unknown: not shown, a script may set it (default {default})"
-
-
 def _guessed(env: HcclEnv) -> str:
     """Why the threshold is not what the timers come to."""
     timers = {hccl.RDMA_TIMEOUT: env.rdma_timeout, hccl.RDMA_RETRY_CNT: env.rdma_retry_cnt}
@@ -126,8 +89,8 @@ _ANSWER: Final[Mapping[bool | None, str]] = {True: "yes", False: "no", None: "un
 
 def _text(name: str, env: HcclEnv) -> Iterator[str]:
     yield name
-    for variable, (seen, default) in _variables(env).items():
-        yield f"  {variable:<26} {_words(variable, seen, default)}"
+    for variable in variables_of(env):
+        yield f"  {variable:<26} {variable_words(env, variable)}"
     for what, verdict in _verdicts(env).items():
         yield f"  {what:<26} {_ANSWER[verdict.answer]}: {verdict.why}"
     yield f"  {'flap threshold':<26} {hccl.flap_threshold_ms(env):.1f} ms{_guessed(env)}"
@@ -135,14 +98,14 @@ def _text(name: str, env: HcclEnv) -> Iterator[str]:
 
 def _differences(named: Mapping[str, HcclEnv]) -> Iterator[str]:
     """Variables that are not the same for all; HCCL does not set up links between such ranks."""
-    for variable in _variables(HcclEnv()):
+    for variable in variables_of(HcclEnv()):
         if variable == hccl.VISIBLE_DEVICES:
             continue
         words: dict[str, list[str]] = {}
         for name, env in named.items():
-            seen, default = _variables(env)[variable]
+            seen, default = variables_of(env)[variable]
             if seen.sight in (Sight.KNOWN, Sight.UNSET):
-                words.setdefault(_shown(seen.value) if seen.sight is Sight.KNOWN else default, []).append(name)
+                words.setdefault(value_words(seen.value) if seen.sight is Sight.KNOWN else default, []).append(name)
         if len(words) > 1:
             told = "; ".join(f"{value} ({len(some)}: {some[0]})" for value, some in words.items())
             yield f"{variable}: {told}"
@@ -154,11 +117,11 @@ def _plain(name: str, env: HcclEnv) -> dict[str, Any]:
         "variables": {
             variable: {
                 "sight": seen.sight,
-                "value": _shown(seen.value) if seen.sight is Sight.KNOWN else None,
+                "value": value_words(seen.value) if seen.sight is Sight.KNOWN else None,
                 "default": default,
                 "problem": seen.problem or None,
             }
-            for variable, (seen, default) in _variables(env).items()
+            for variable, (seen, default) in variables_of(env).items()
         },
         "verdicts": {what: {"answer": _ANSWER[one.answer], "why": one.why} for what, one in _verdicts(env).items()},
         "flap_threshold_ms": hccl.flap_threshold_ms(env),

@@ -3,7 +3,7 @@
 The one rule: a fact that nobody told, that is old or that cannot be read is unknown, never good.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agent.domain.cluster.book import ClusterBook
 from agent.domain.hccl import HcclEnv, together, visible_among
@@ -12,16 +12,24 @@ from agent.domain.ranktable import pair_die
 from agent.domain.vocab import NodeName
 
 
-def visible_dies(book: ClusterBook, job: Job) -> dict[NodeName, frozenset[int] | None]:
+def pod_envs(book: ClusterBook, job: Job, assumed: HcclEnv | None = None) -> Sequence[tuple[Pod, HcclEnv]]:
+    """The job's pods with devices on a node, each with its HCCL variables: as its spec shows them and the job states
+    them, else unknown; or those that are `assumed` of every process.
+    """
+    stated = stated_by(job.annotations)
+    pods = (pod for pod in book.jobs.pods_of(job.id) if pod.node is not None and pod.devices)
+    return [(pod, assumed or stated.seen(pod.env, pod.env_complete)) for pod in pods]
+
+
+def visible_dies(pods: Iterable[tuple[Pod, HcclEnv]]) -> dict[NodeName, frozenset[int] | None]:
     """Dies on each node that the process of the rank on the other die of their NPU sees; None: not known.
 
     A die that only another pod of the job sees is none of them: a process moves its traffic within its own container.
     """
-    stated = stated_by(job.annotations)
     found: dict[NodeName, frozenset[int] | None] = {}
-    for pod in _with_devices(book, job):
+    for pod, env in pods:
         assert pod.node is not None
-        seen = visible_among(pod.devices, stated.seen(pod.env, pod.env_complete).visible_devices)
+        seen = visible_among(pod.devices, env.visible_devices)
         before = found.get(pod.node, frozenset())
         if seen is None or before is None:
             found[pod.node] = None
@@ -30,15 +38,10 @@ def visible_dies(book: ClusterBook, job: Job) -> dict[NodeName, frozenset[int] |
     return found
 
 
-def hccl_envs(book: ClusterBook, job: Job) -> dict[NodeName, HcclEnv]:
-    """HCCL variables on each node, as pod specs show them and the job states them; else unknown."""
-    stated = stated_by(job.annotations)
+def hccl_envs(pods: Iterable[tuple[Pod, HcclEnv]]) -> dict[NodeName, HcclEnv]:
+    """HCCL variables on each node: of several pods there what is known least."""
     found: dict[NodeName, list[HcclEnv]] = {}
-    for pod in _with_devices(book, job):
+    for pod, env in pods:
         assert pod.node is not None
-        found.setdefault(pod.node, []).append(stated.seen(pod.env, pod.env_complete))
+        found.setdefault(pod.node, []).append(env)
     return {node: together(envs) for node, envs in found.items()}
-
-
-def _with_devices(book: ClusterBook, job: Job) -> Iterable[Pod]:
-    return (pod for pod in book.jobs.pods_of(job.id) if pod.node is not None and pod.devices)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from agent.domain.cluster.book import Cause, Draft, RailPlan
 from agent.domain.events import Occurrence
 from agent.domain.jobs import Job
-from agent.domain.rail.case import RailQuestion
+from agent.domain.rail.case import RailQuestion, Strictness
 from agent.domain.rail.handback import doubt, down_end, named
 from agent.domain.rail.life import HoldState
 from agent.domain.rail.reservations import (
@@ -22,8 +22,9 @@ from agent.domain.rail.reservations import (
     give_back,
     note_early,
     note_link,
+    reserve,
 )
-from agent.domain.rail.words import Borrow
+from agent.domain.rail.words import Borrow, Refuse
 from agent.domain.vocab import LINK_DOWN, RAIL_RETURNED, JobId, Millis, NodeName, Plane, Reason
 
 FEW: Final = 8
@@ -34,6 +35,19 @@ ANEW: Final = (
 )
 Ask: TypeAlias = Callable[[], RailQuestion]
 """All that bears on the job's rails now, with no fault in it."""
+
+
+def hold(rails: RailLedger, plan: Borrow, job: Job, now: Millis, strictness: Strictness) -> RailLedger | Refuse:
+    """The book with every NPU of the plan held for this life of the job, or why not one of them is."""
+    return reserve(
+        rails,
+        plan,
+        job=job.id,
+        job_uid=job.uid,
+        incarnation=job.incarnation,
+        now=now,
+        extend=strictness is Strictness.SOURCE,
+    )
 
 
 def renew(draft: Draft, job: Job) -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
-from agent.domain.cluster.railfacts import hccl_envs, visible_dies
+from agent.domain.cluster.railfacts import hccl_envs, pod_envs, visible_dies
 from agent.domain.events import FaultKey, Link
+from agent.domain.hccl import HcclEnv
 from agent.domain.jobs import Job, config_name
 from agent.domain.rail import leaf_faults
 from agent.domain.rail.case import CommMode, RailQuestion
@@ -35,11 +36,17 @@ def about(
     )
 
 
-def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None = None) -> RailQuestion:
-    """All that the book knows of the job's rails now, with no fault in it; the same for every window that is asked."""
+def facts_of(
+    book: ClusterBook, job: Job, now: Millis, table: RankTable | None = None, env: HcclEnv | None = None
+) -> RailQuestion:
+    """All that the book knows of the job's rails now, with no fault in it; the same for every window that is asked.
+
+    `table`, `env` (of every process): assumed in the place of what is known.
+    """
     key = (job.namespace, config_name(job))
     table = table or book.tables.get(key)
     nodes = book.jobs.nodes_of(job.id)
+    pods = pod_envs(book, job, env)
     return RailQuestion(
         job=job.id,
         incarnation=job.incarnation,
@@ -54,9 +61,9 @@ def facts_of(book: ClusterBook, job: Job, now: Millis, table: RankTable | None =
         down=_down(book, nodes),
         table_problem=book.jobs.table_problem(job.id),
         contradiction=book.contradictions.get(key, ""),
-        visible=visible_dies(book, job),
+        visible=visible_dies(pods),
         owners=_owners(book, nodes),
-        env=hccl_envs(book, job),
+        env=hccl_envs(pods),
         freshness=book.limits.link_fresh,
         policy=book.limits.borrow,
         strictness=book.limits.strictness,

@@ -10,16 +10,16 @@ from dataclasses import replace
 from agent.domain.cluster import railholds as holds
 from agent.domain.cluster.book import Cause, Draft, RailPlan, cause_of, was_over
 from agent.domain.cluster.kept import free_since, known_occurrences, release_of
-from agent.domain.cluster.railfacts import hccl_envs
+from agent.domain.cluster.railfacts import hccl_envs, pod_envs
 from agent.domain.cluster.railquestion import about, facts_of, is_link_down
 from agent.domain.cluster.recovery import ranks_on
 from agent.domain.events import Occurrence, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job, Product, config_name
 from agent.domain.rail import decide
-from agent.domain.rail.case import RailQuestion, Strictness
+from agent.domain.rail.case import RailQuestion
 from agent.domain.rail.life import HoldState, deadline
-from agent.domain.rail.reservations import RailLedger, Reservation, borrow_of, plan_id, reserve
+from agent.domain.rail.reservations import RailLedger, Reservation, borrow_of, plan_id
 from agent.domain.rail.words import (
     Answer,
     Borrow,
@@ -147,15 +147,7 @@ def _ask(draft: Draft, job: Job, window: list[Occurrence], threshold: float) -> 
         name = stands[0].plan
     elif isinstance(answer, Borrow) and draft.rails is not None:
         name = plan_id(job.id, job.incarnation, answer.events)
-        held = reserve(
-            draft.rails,
-            answer,
-            job=job.id,
-            job_uid=job.uid,
-            incarnation=job.incarnation,
-            now=draft.now,
-            extend=draft.book.limits.strictness is Strictness.SOURCE,
-        )
+        held = holds.hold(draft.rails, answer, job, draft.now, draft.book.limits.strictness)
         if isinstance(held, Refuse):
             answer = replace(held, checked=answer.checked)
         else:
@@ -197,7 +189,7 @@ def _outlived(one: Occurrence, threshold: float) -> bool:
 
 
 def _threshold(draft: Draft, job: Job) -> float:
-    return max(flap_threshold_ms(env) for env in hccl_envs(draft.book, job).values() or [HcclEnv()])
+    return max(flap_threshold_ms(env) for env in hccl_envs(pod_envs(draft.book, job)).values() or [HcclEnv()])
 
 
 def _too_old(draft: Draft, one: Occurrence) -> bool:

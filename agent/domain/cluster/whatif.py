@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.domain.cluster.book import ClusterBook
+from agent.domain.cluster.railholds import hold
 from agent.domain.cluster.railquestion import ON_LINK, about, facts_of
 from agent.domain.events import FaultKey, Link, fault_ref
 from agent.domain.hccl import HcclEnv, flap_threshold_ms
 from agent.domain.jobs import Job, config_name
-from agent.domain.rail import decide, plan_id, reserve
+from agent.domain.ledger import JobLedger
+from agent.domain.rail import decide, plan_id
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState, deadline
 from agent.domain.rail.reservations import RailLedger
@@ -84,13 +86,14 @@ def what_if(
             by_job.setdefault(job, []).append(one)
     known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
     table = assumed.tables[0] if assumed.tables else None
-    facts = {name: facts_of(book, found, now, table) for name, found in known.items()}
-    waits = {name: _threshold(facts[name], assumed) if name in facts else 0.0 for name in sorted(by_job)}
+    facts = {name: facts_of(book, found, now, table, assumed.env) for name, found in known.items()}
+    waits = {name: _threshold(facts[name]) if name in facts else 0.0 for name in sorted(by_job)}
     clock = _clock(supposed, waits.values(), book.limits.joint_window) if assumed.no_clock else None
     assumed, now = replace(assumed, no_clock=clock is not None), now if clock is None else clock
     faults: dict[JobId, list[RailFault]] = {}
     for name, threshold in waits.items():
         faults[name] = sorted((_fault(book, one, now, threshold) for one in by_job[name]), key=lambda one: one.ref)
+    timed = {fault_ref(one.key, one.at) for one in supposed if one.at is not None}
     ledger = book.rails
     answers: list[WhatIf] = []
     for name, own in faults.items():
@@ -100,13 +103,15 @@ def what_if(
         for window in windows(own, book.limits.joint_window):
             began = window[-1].started_at
             at = now if clock is None else _ready(began, waits[name], book.limits.joint_window)
-            late = tuple(one for one in window if _too_old(book, name, one, at))
-            rest = tuple(one for one in window if one not in late)
-            for asked in filter(None, (late, rest)):
+            old = {one.ref: _old(book, name, one, at, timed=one.ref in timed) for one in window}
+            for code in (RailCode.TOO_OLD, RailCode.BEFORE_ACT, None):
+                asked = tuple(one for one in window if old[one.ref] is code)
+                if not asked:
+                    continue
                 others = [one for several in faults.values() for one in several if one not in asked]
                 question = about(book, replace(facts[name], now=at), asked, ledger, others)
                 answer = _answer(book, known[name], question, assumed)
-                answers.append(answer if asked is rest else _expired(answer, book.limits.max_event_age))
+                answers.append(answer if code is None else _not_asked(book, answer, code))
                 ledger = _after(answers[-1], ledger, known[name])
     return tuple(answers)
 
@@ -122,27 +127,45 @@ def _clock(supposed: Iterable[Supposed], waits: Iterable[float], joint: Millis) 
     return None if newest is None else _ready(newest, max(waits, default=0.0), joint)
 
 
-def _too_old(book: ClusterBook, job: JobId, fault: RailFault, now: Millis) -> bool:
-    """Whether the coordinator would plan nothing for it any more: nobody has judged it, and its time has passed."""
-    due = deadline(HoldState.PLANNED, fault.started_at, book.limits.max_event_age)
-    if fault.kind not in ON_LINK or due is None or due >= now:
-        return False
+_OLD: Final = {Reason.TOO_OLD: RailCode.TOO_OLD, Reason.BEFORE_ACT: RailCode.BEFORE_ACT}
+
+
+def _old(book: ClusterBook, job: JobId, fault: RailFault, now: Millis, *, timed: bool) -> RailCode | None:
+    """Why the coordinator would plan nothing for it: nobody has judged it, and its time has passed, or it began before
+    the coordinator acted. `timed`: its begin was given, not chosen here.
+    """
+    if fault.kind not in ON_LINK:
+        return None
     own = book.ledger(job)
     mark = own.done.get(f"rail~{fault.event}")
     if fault.event and mark is not None:
-        return mark.reason is Reason.TOO_OLD
+        return _OLD.get(mark.reason)
     held = book.rails.of_job(job) if book.rails is not None else ()
     if fault.event and any(fault.event in entry.events for entry in held):
+        return None
+    if _too_old(book, own, fault, now):
+        return RailCode.TOO_OLD
+    acts = book.cluster.act_since
+    before = acts is not None and fault.started_at < acts
+    return RailCode.BEFORE_ACT if before and (fault.event or timed) else None
+
+
+def _too_old(book: ClusterBook, own: JobLedger, fault: RailFault, now: Millis) -> bool:
+    due = deadline(HoldState.PLANNED, fault.started_at, book.limits.max_event_age)
+    if due is None or due >= now:
         return False
     kept = [one for key, one in own.quiet.items() if fault.event and key.partition("~")[0] == fault.event]
     return not any(one.until is None or one.until + book.limits.max_event_age >= now for one in kept)
 
 
-def _expired(one: WhatIf, limit: Millis) -> WhatIf:
-    """What is answered to faults that nobody could judge in time; their rules are not asked."""
-    seconds = (one.question.now - min(fault.started_at for fault in one.question.faults)) / SECOND
-    told = f"{seconds:.0f} s old at {utc_text(one.question.now)}, older than max_event_age_s ({limit / SECOND:g} s)"
-    return replace(one, answer=Refuse(RailCode.TOO_OLD, 0, f"{told}: no borrow is planned for old news"))
+def _not_asked(book: ClusterBook, one: WhatIf, code: RailCode) -> WhatIf:
+    """What is answered to faults that come too late to be planned for; their rules are not asked."""
+    now, began = one.question.now, min(fault.started_at for fault in one.question.faults)
+    limit = book.limits.max_event_age / SECOND
+    told = f"{(now - began) / SECOND:.0f} s old at {utc_text(now)}, older than max_event_age_s ({limit:g} s)"
+    if code is RailCode.BEFORE_ACT:
+        told = f"began {utc_text(began)}, before the agent began to act ({utc_text(book.cluster.act_since or 0)})"
+    return replace(one, answer=Refuse(code, 0, f"{told}: no borrow is planned for old news"))
 
 
 def windows(faults: Iterable[RailFault], joint: Millis) -> list[tuple[RailFault, ...]]:
@@ -206,10 +229,9 @@ def _fault(book: ClusterBook, one: Supposed, now: Millis, threshold: float) -> R
     return RailFault(fault_ref(one.key, began), one.key.node, _device(one.key), kind, began, ended, event)
 
 
-def _threshold(question: RailQuestion, assumed: Assumed) -> float:
+def _threshold(question: RailQuestion) -> float:
     """The longest over the job's nodes, as the coordinator waits."""
-    envs = [assumed.env] if assumed.env is not None else list(question.env.values()) or [HcclEnv()]
-    return max(flap_threshold_ms(env) for env in envs)
+    return max(flap_threshold_ms(env) for env in question.env.values() or [HcclEnv()])
 
 
 def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) -> WhatIf:
@@ -219,17 +241,21 @@ def _of_no_job(book: ClusterBook, faults: tuple[RailFault, ...], now: Millis) ->
 
 def _answer(book: ClusterBook, job: Job, asked: RailQuestion, assumed: Assumed) -> WhatIf:
     own = book.tables.get((job.namespace, config_name(job)))
-    question, said = _assume(asked, assumed, own)
+    question, said = _assume(asked, assumed, own, book.cluster.act_since)
     name = plan_id(job.id, job.incarnation, [one.event or one.ref for one in question.faults])
     return WhatIf(question, decide(question), name, said, book.cluster_id)
 
 
-def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> tuple[RailQuestion, tuple[str, ...]]:
+def _assume(
+    question: RailQuestion, assumed: Assumed, own: RankTable | None, acts_since: Millis | None
+) -> tuple[RailQuestion, tuple[str, ...]]:
     """The question with what is assumed in the place of what is known, and that in words. `own`: the job's table."""
     now = question.now
     said = ["nothing is borrowed yet: fault-agent-rails is not among the objects"] if assumed.no_ledger else []
     if assumed.no_clock:
         said.append(f"it is {utc_text(now)}: objects have no clock; then these faults can be judged")
+    elif acts_since is None and any(fault.event for fault in question.faults):
+        said.append("an agent has been acting since before these faults: no ledger tells since when one does")
     links = dict(question.links)
     named = {die: state for die, state in assumed.links.items() if die in question.owners}
     for (node, device), state in sorted(named.items()):
@@ -242,9 +268,7 @@ def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> 
         links.update((die, Link("up", now)) for die in dark)
         if dark:
             said.append(f"the links of {len(dark)} devices of which nothing fresh is known are up")
-    env = question.env
     if assumed.env is not None:
-        env = dict.fromkeys(question.env, assumed.env)
         said.append("the environment is as --env states it")
     contradiction = question.contradiction
     if assumed.tables:
@@ -268,7 +292,6 @@ def _assume(question: RailQuestion, assumed: Assumed, own: RankTable | None) -> 
         question,
         links=links,
         down=down,
-        env=env,
         contradiction=contradiction,
         peers=assumed.peers,
         host_plane_ok=assumed.host_plane_ok,
@@ -289,13 +312,5 @@ def _after(done: WhatIf, ledger: RailLedger | None, job: Job) -> RailLedger | No
     """The book of held NPUs as the next window would find it."""
     if not isinstance(done.answer, Borrow) or ledger is None:
         return ledger
-    held = reserve(
-        ledger,
-        done.answer,
-        job=job.id,
-        job_uid=job.uid,
-        incarnation=job.incarnation,
-        now=done.question.now,
-        extend=done.question.strictness is Strictness.SOURCE,
-    )
+    held = hold(ledger, done.answer, job, done.question.now, done.question.strictness)
     return ledger if isinstance(held, Refuse) else held

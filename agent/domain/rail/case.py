@@ -27,7 +27,9 @@ class CommMode(StrEnum):
 
 
 class BorrowPolicy(StrEnum):
-    """What may be borrowed once: an NPU (CANN 8.2 and later), or a communicator, here a job's life (CANN 8.1)."""
+    """What may be borrowed once: an NPU (CANN 8.2 and later), or a communicator (CANN 8.1). Which communicators a job
+    has nobody outside sees, so all of its life counts as one until no process is left at an end of each borrowed link.
+    """
 
     PER_NPU = "per_npu"
     PER_COMMUNICATOR = "per_communicator"
@@ -70,8 +72,6 @@ class RailQuestion:
     """Why there is no rank table, if the caller knows."""
     contradiction: str = ""
     """What the job's rank tables contradict each other in, or one contradicts itself in; empty: nothing."""
-    rebuilt_at: Millis | None = None
-    """When the job last made its communicators anew within this life, if the caller knows."""
     freshness: Millis = Millis(MINUTE)
     policy: BorrowPolicy = BorrowPolicy.PER_NPU
     strictness: Strictness = Strictness.STRICT
@@ -252,8 +252,7 @@ def open_case(question: RailQuestion) -> Case:
         on_node[node] = (*on_node.get(node, ()), server_id)
     down = frozenset((f.node, f.device) for f in faults if f.kind.on_rail and not f.recovered)
     own = question.ledger.of(question.job, question.incarnation) if question.ledger is not None else ()
-    since = question.rebuilt_at or 0  # a new communicator begins with every link on its own side
-    moved = frozenset(link for entry in own if entry.open and entry.at >= since for link in entry.links)
+    moved = frozenset(link for entry in own if entry.open for link in entry.links)
     return Case(question, faults, on_node, down | question.down, moved)
 
 

@@ -4,10 +4,11 @@ The one rule: an input is shown as the rule takes it; what is not known is shown
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from agent.domain import hccl
-from agent.domain.hccl import OpRetry, RetryParams, Seen, Sight, flap_threshold_ms
+from agent.domain.hccl import HcclEnv, flap_threshold_ms
+from agent.domain.hcclwords import variable_words
 from agent.domain.rail.case import Case, Seat, node_envs
 from agent.domain.rail.reservations import Reservation
 from agent.domain.rail.words import RailFault
@@ -104,7 +105,7 @@ def _peers(case: Case) -> Iterator[Input]:
     yield "rank table", _table(case)
     yield "peers", "taken from the table" if case.q.peers is None else "given"
     for node in sorted({seat.node for seat in case.faulted}):
-        yield f"{node} {hccl.INTER_HCCS_DISABLE}", _seen(case.env(node).inter_hccs_disable)
+        yield f"{node} {hccl.INTER_HCCS_DISABLE}", variable_words(case.env(node), hccl.INTER_HCCS_DISABLE)
     yield from _of(case.faulted, lambda seat: _ranks(case.peers(seat)))
 
 
@@ -121,34 +122,12 @@ def _age(case: Case) -> Iterator[Input]:
     yield from _of_faults(case, age)
 
 
-def _seen(seen: Seen[Any]) -> str:
-    match seen.sight:
-        case Sight.KNOWN:
-            return _value(seen.value)
-        case Sight.INVALID:
-            return f"invalid: {seen.problem}"
-        case Sight.UNSET:
-            return "unset: the default"
-    return "unknown"
-
-
-def _value(value: object) -> str:
-    match value:
-        case OpRetry(l1, l2):
-            return f"L1:{int(l1)}, L2:{int(l2)}"
-        case RetryParams(count, hold, interval):
-            return f"MaxCnt:{count}, HoldTime:{hold}, IntervalTime:{interval}"
-        case bool():
-            return str(value).upper()
-    return str(value)
-
-
-def _env(*fields: tuple[str, str]) -> Callable[[Case], Iterator[Input]]:
+def _env(*names: str) -> Callable[[Case], Iterator[Input]]:
     def told(case: Case) -> Iterator[Input]:
         yield from _few(
-            (f"{node or 'a server of no known node'} {name}", _seen(getattr(env, field)))
+            (f"{node or 'a server of no known node'} {name}", variable_words(env, name))
             for node, env in node_envs(case)
-            for name, field in fields
+            for name in names
         )
 
     return told
@@ -246,7 +225,7 @@ def _retry(case: Case) -> Iterator[Input]:
     yield "hosts reach each other", _YES[case.q.host_plane_ok]
     yield "operator can run again", _YES[case.q.op_constraints_ok]
     yield "retries used", "not given" if case.q.retries_used is None else str(case.q.retries_used)
-    yield from _env((hccl.RETRY_PARAMS, "params"))(case)
+    yield from _env(hccl.RETRY_PARAMS)(case)
 
 
 def _moves(case: Case) -> Iterator[Input]:
@@ -254,13 +233,8 @@ def _moves(case: Case) -> Iterator[Input]:
     yield "links that change", _links(case.changes)
 
 
-_COMPARED: Final = (
-    (hccl.RETRY_ENABLE, "retry"),
-    (hccl.RETRY_PARAMS, "params"),
-    (hccl.EXPANSION_MODE, "expansion"),
-    (hccl.RDMA_TIMEOUT, "rdma_timeout"),
-    (hccl.RDMA_RETRY_CNT, "rdma_retry_cnt"),
-)
+_COMPARED: Final = tuple(hccl.in_force(HcclEnv()))
+"""What must be the same on all nodes."""
 
 INPUTS: Final[Mapping[int, Callable[[Case], Iterator[Input]]]] = {
     1: _target,
@@ -272,9 +246,9 @@ INPUTS: Final[Mapping[int, Callable[[Case], Iterator[Input]]]] = {
     7: _kinds,
     8: _peers,
     9: _age,
-    10: _env(*_COMPARED[:3], (hccl.INTER_HCCS_DISABLE, "inter_hccs_disable")),
-    11: _env(_COMPARED[0]),
-    12: _env(_COMPARED[2]),
+    10: _env(hccl.RETRY_ENABLE, hccl.RETRY_PARAMS, hccl.EXPANSION_MODE, hccl.INTER_HCCS_DISABLE, hccl.VISIBLE_DEVICES),
+    11: _env(hccl.RETRY_ENABLE),
+    12: _env(hccl.EXPANSION_MODE),
     13: _env(*_COMPARED),
     14: _mode,
     15: _backup,

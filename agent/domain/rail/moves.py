@@ -124,13 +124,12 @@ def backup_in_use_failed(case: Case) -> Hits:
 
 
 def already_borrowed(case: Case) -> Hits:
-    """Rule 20: one borrow for each NPU, or for each life of the job by policy per_communicator."""
+    """Rule 20: one borrow for each NPU, or by policy per_communicator for all that was borrowed and is linked yet."""
     if case.q.policy == BorrowPolicy.PER_COMMUNICATOR:
-        since = case.q.rebuilt_at or 0
         counted = [
             entry
             for entry in case.own()
-            if entry.open and entry.at >= since and (entry.faulted or case.q.strictness == Strictness.STRICT)
+            if entry.open and entry.links and (entry.faulted or case.q.strictness == Strictness.STRICT)
         ]
         if counted:
             return (refuse(RailCode.ALREADY_BORROWED, f"the job borrowed in plan {counted[0].plan}"),)

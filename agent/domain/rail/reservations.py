@@ -44,7 +44,7 @@ class Reservation:
     faulted: bool = False
     """Its own link failed; else it was moved because the other end was."""
     links: tuple[tuple[int, int], ...] = ()
-    """Pairs of ranks, this one among them, that went to the backup side."""
+    """Pairs of ranks, this one among them, that went to the backup side; of an open entry those that are there yet."""
     faults: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     link_back: Millis | None = None
@@ -223,8 +223,18 @@ def close_job(ledger: RailLedger, job: JobId, *, now: Millis, keep: str = "") ->
 
 
 def close_where(ledger: RailLedger, gone: Callable[[Reservation], bool], *, now: Millis) -> RailLedger:
-    """The same for single entries, whose own process is gone while the job lives on."""
-    return _signalled(ledger, gone, LifeSignal.NEW_LIFE, now)
+    """The same for single entries, whose own process is gone while the job lives on.
+
+    Who is in its place is in no communicator that was there before, so the links it had are gone at their other ends
+    too. The NPUs there stay held: their own processes live.
+    """
+    ended = {(one.job, one.incarnation, one.rank) for one in ledger.entries if one.open and gone(one)}
+    entries = []
+    for entry in _signalled(ledger, gone, LifeSignal.NEW_LIFE, now).entries:
+        life = (entry.job, entry.incarnation)
+        left = tuple(link for link in entry.links if not any((*life, rank) in ended for rank in link))
+        entries.append(replace(entry, links=left) if entry.open and left != entry.links else entry)
+    return _changed(ledger, tuple(entries))
 
 
 def give_back(ledger: RailLedger, ids: Collection[str], *, now: Millis) -> RailLedger:

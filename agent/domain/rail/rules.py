@@ -9,6 +9,7 @@ from agent.domain.hccl import (
     INTER_HCCS_DISABLE,
     RETRY_ENABLE,
     RETRY_PARAMS,
+    VISIBLE_DEVICES,
     HcclEnv,
     OpRetry,
     Sight,
@@ -173,12 +174,13 @@ def env_invalid(case: Case) -> Hits:
             if seen.sight is Sight.INVALID
         ]
     for node, env in node_envs(case):
-        # The last one decides who the peers are: without it a plan may lack an end.
+        # On HCCS hangs who the peers are: without it a plan may lack an end.
         deciding = (
             (RETRY_ENABLE, env.retry),
             (RETRY_PARAMS, env.params),
             (EXPANSION_MODE, env.expansion),
             (INTER_HCCS_DISABLE, env.inter_hccs_disable),
+            (VISIBLE_DEVICES, env.visible_devices),
         )
         hidden = [name for name, seen in deciding if seen.sight is Sight.UNKNOWN]
         if hidden:

@@ -56,6 +56,7 @@ class RailCode(StrEnum):
     BORROW = "BORROW"
     LEDGER_FULL = "LEDGER_FULL"
     TOO_OLD = "TOO_OLD"
+    BEFORE_ACT = "BEFORE_ACT"
     # warnings
     BANDWIDTH_HALVED = "BANDWIDTH_HALVED"
     LEAF_SWITCH = "LEAF_SWITCH"
@@ -181,7 +182,9 @@ class Borrow:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No borrow, for this reason. Rule 0: no rule says so, but the ledger (LEDGER_FULL) or the clock (TOO_OLD)."""
+    """No borrow, for this reason. Rule 0: no rule says so, but the ledger (LEDGER_FULL) or the age of the fault
+    (TOO_OLD, BEFORE_ACT).
+    """
 
     code: RailCode
     rule: int
@@ -228,6 +231,7 @@ _PORTS: Final = "Give the backup a port of its own in the rank table: fault-agen
 _VISIBLE: Final = "Give both dies of an NPU to one pod, and leave both in ASCEND_RT_VISIBLE_DEVICES."
 _PROBE: Final = "no borrow is planned without it."
 _ONCE: Final = "One borrow each: reschedule the job, or return the earlier one by hand when its link is repaired."
+_NOT_ASKED: Final = "The rules are not asked any more: rail explain shows what they would say of it."
 _ADVICE: Final = {
     RailCode.UNKNOWN_TARGET: "Name a die that a running job holds and its completed rank table lists.",
     RailCode.TABLES_CONTRADICT: "Find out which rank table the job runs with, and take the other away.",
@@ -264,7 +268,8 @@ _ADVICE: Final = {
     RailCode.OP_NOT_RETRYABLE: "HCCL ends this operator with an error: be ready to start from a checkpoint.",
     RailCode.RETRY_EXHAUSTED: "Raise MaxCnt of HCCL_OP_RETRY_PARAMS before the next start.",
     RailCode.LEDGER_FULL: "No NPU more is held until a job ends or a borrow is returned by hand.",
-    RailCode.TOO_OLD: "The rules are not asked any more: rail explain shows what they would say of it.",
+    RailCode.TOO_OLD: _NOT_ASKED,
+    RailCode.BEFORE_ACT: _NOT_ASKED,
 }
 
 

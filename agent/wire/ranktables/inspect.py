@@ -4,8 +4,9 @@ The one rule: any bytes give an Inspection; nothing is raised for what stands in
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -15,7 +16,7 @@ from agent.wire.ranktablecheck import Finding, Severity, validate
 from agent.wire.ranktablefile import TableCode, json_hint, read_rank_table
 from agent.wire.ranktables.circumstances import Circumstances
 from agent.wire.ranktables.comments import without_comments
-from agent.wire.ranktables.judge import Judgement, Mode, judge, pairs, under
+from agent.wire.ranktables.judge import Judged, Judgement, Mode, judge, pairs, severity_under
 from agent.wire.ranktables.textplaces import line_and_column
 from agent.wire.ranktables.version2 import validate_version2
 
@@ -33,7 +34,9 @@ class Opened:
     table: RankTable | None
     """None when no rank can be told from it; without servers for version 2.0."""
     findings: tuple[Finding, ...]
-    """What could not be read."""
+    """What could not be read, of each code the first MOST."""
+    unlisted: Mapping[TableCode, int] = field(default_factory=dict)
+    """How many more there are of a code."""
     stopped: str = ""
     """Why the rules over the whole table cannot be judged."""
     commented: bool = False
@@ -99,7 +102,7 @@ def _parsed(raw: bytes, *, lenient: bool) -> Opened:
     except UnicodeDecodeError as error:
         line, column = _place(raw, error.start)
         finding = Finding(TableCode.JSON_INVALID, "", f"byte {error.start} is not UTF-8")
-        return Opened("", None, None, (finding,), "the text is no JSON", error_at=(line, column))
+        return Opened("", None, None, (finding,), stopped="the text is no JSON", error_at=(line, column))
     stripped = without_comments(text) if lenient else text
     try:
         root = orjson.loads(stripped)
@@ -109,17 +112,22 @@ def _parsed(raw: bytes, *, lenient: bool) -> Opened:
             hint += ", or give --lenient to have them left out here"
         finding = Finding(TableCode.JSON_INVALID, "", error.msg, hint=hint)
         at = (error.lineno, error.colno)
-        return Opened(stripped, None, None, (finding,), "the text is no JSON", stripped != text, at)
+        commented = stripped != text
+        return Opened(stripped, None, None, (finding,), stopped="the text is no JSON", commented=commented, error_at=at)
     found: list[Finding] = []
+    counts: dict[TableCode, int] = {}
+    last = "the table cannot be read"
 
     def complain(code: TableCode, message: str, pointer: str, hint: str) -> None:
-        found.append(Finding(code, pointer, message, hint=hint))
+        nonlocal last
+        counts[code] = counts.get(code, 0) + 1
+        last = code
+        if counts[code] <= MOST:
+            found.append(Finding(code, pointer, message, hint=hint))
 
     table = read_rank_table(root, complain)
-    stopped = ""
-    if table is None:
-        stopped = f"{found[-1].code}" if found else "the table cannot be read"
-    return Opened(stripped, root, table, tuple(found), stopped, stripped != text)
+    unlisted = {code: count - MOST for code, count in counts.items() if count > MOST}
+    return Opened(stripped, root, table, tuple(found), unlisted, last if table is None else "", stripped != text)
 
 
 def _place(raw: bytes, offset: int) -> tuple[int, int]:
@@ -131,35 +139,37 @@ def inspect_table(opened: Opened, around: Circumstances, mode: Mode, *, most: in
 
     `most` findings of each kind are told with their place, the others counted.
     """
-    judgements: list[Judgement] = []
-
-    def findings() -> Iterator[Finding]:
-        yield from opened.findings
-        if opened.commented:
-            message = "comments were left out here; HCCL itself refuses the file with them"
-            yield Finding(TableCode.JSON_INVALID, "", message, "warning", hint=json_hint("//"))
-        if opened.table is not None and opened.table.version == "2.0":
-            yield from validate_version2(opened.root)
-        elif opened.table is not None:
-            paired, weighed = pairs(around, validate(opened.table))
-            yield from weighed
-            for judgement, broken in judge(opened.table, around):
-                judgements.append(judgement)
-                yield from broken
-            judgements.append(paired)
-
-    kept, totals = _first(under(mode, findings()), most)
+    judged: tuple[Judged, ...] = ()
+    streams: list[Iterable[Finding]] = [opened.findings]
+    if opened.commented:
+        message = "comments were left out here; HCCL itself refuses the file with them"
+        streams.append([Finding(TableCode.JSON_INVALID, "", message, "warning", hint=json_hint("//"))])
+    if opened.table is not None and opened.table.version == "2.0":
+        streams.append(validate_version2(opened.root))
+    elif opened.table is not None:
+        judged = judge(opened.table, around)
+        streams += [validate(opened.table), *(broken for _, broken in judged)]
+    kept, totals = _first(chain.from_iterable(streams), mode, most, borrow=bool(around.borrow))
+    for code, count in opened.unlisted.items():
+        totals[code, "error"] = totals.get((code, "error"), 0) + count
+    judgements = [judgement for judgement, _ in judged]
+    if judged:
+        wrong = sum(count for (code, _), count in totals.items() if code is TableCode.BACKUP_NOT_PAIR)
+        judgements.append(pairs(around, wrong))
     return Inspection(opened, _placed(opened, kept), totals, tuple(judgements))
 
 
-def _first(findings: Iterable[Finding], most: int) -> tuple[list[Finding], dict[Kind, int]]:
+def _first(
+    findings: Iterable[Finding], mode: Mode, most: int, *, borrow: bool = False
+) -> tuple[list[Finding], dict[Kind, int]]:
     totals: dict[Kind, int] = {}
     kept: list[Finding] = []
     for one in findings:
-        kind = one.code, one.severity
+        severity = severity_under(mode, one, borrow=borrow)
+        kind = one.code, severity
         count = totals[kind] = totals.get(kind, 0) + 1
         if count <= most:
-            kept.append(one)
+            kept.append(one._replace(severity=severity))
     return kept, totals
 
 
@@ -172,8 +182,8 @@ def _placed(opened: Opened, findings: Sequence[Finding]) -> tuple[Placed, ...]:
     return tuple(Placed(one, line + down, column + right) for one, (line, column) in zip(findings, at, strict=True))
 
 
-def with_more(inspection: Inspection, more: Iterable[Finding], *, most: int = MOST) -> Inspection:
-    """The inspection with findings that only several tables together show; `most` as for `inspect_table`."""
-    kept, totals = _first(more, most)
+def with_more(inspection: Inspection, more: Iterable[Finding], mode: Mode, *, most: int = MOST) -> Inspection:
+    """The inspection with findings that only several tables together show; the rest as for `inspect_table`."""
+    kept, totals = _first(more, mode, most)
     summed = Counter(inspection.totals) + Counter(totals)
     return replace(inspection, found=(*inspection.found, *_placed(inspection.opened, kept)), totals=summed)

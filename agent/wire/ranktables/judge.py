@@ -3,14 +3,14 @@
 The one rule: a rule holds only if it holds whatever is not known; else it is broken or not judged.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from agent.domain.jobs import Product, product_of_hardware
 from agent.domain.ranktable import RankTable, is_address
-from agent.wire.ranktablecheck import Finding
+from agent.wire.ranktablecheck import Finding, Severity
 from agent.wire.ranktablefile import TableCode
 from agent.wire.ranktables.circumstances import Circumstances
 
@@ -44,11 +44,13 @@ class Judgement:
 Judged = tuple[Judgement, tuple[Finding, ...]]
 
 
-def under(mode: Mode, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings as the mode weighs them."""
-    other = "doc" if mode is Mode.SOURCE else None
-    for one in findings:
-        yield replace(one, severity="warning") if one.by == other else one
+def severity_under(mode: Mode, one: Finding, *, borrow: bool = False) -> Severity:
+    """How much a finding matters as the mode weighs it; a backup that is not the other die only while a borrow is
+    wanted.
+    """
+    if mode is Mode.SOURCE and one.by == "doc":
+        return "warning"
+    return "error" if borrow and one.code is TableCode.BACKUP_NOT_PAIR else one.severity
 
 
 def judge(table: RankTable, around: Circumstances) -> tuple[Judged, ...]:
@@ -157,21 +159,15 @@ def _device_id(table: RankTable, around: Circumstances) -> Judged:
     return Judgement(TableCode.DEVICE_ID_RANGE, Standing.HOLDS, "every device is one of its node"), ()
 
 
-def pairs(around: Circumstances, found: Iterable[Finding]) -> Judged:
-    """Backups that are not the other die: an error while a borrow is wanted, else a warning; the findings anew."""
-    weighed = tuple(
-        replace(one, severity="error") if one.code is TableCode.BACKUP_NOT_PAIR and around.borrow else one
-        for one in found
-    )
-    wrong = [one for one in weighed if one.code is TableCode.BACKUP_NOT_PAIR]
+def pairs(around: Circumstances, wrong: int) -> Judgement:
+    """How the rule stands that a backup is the other die, when so many are not."""
     code = TableCode.BACKUP_NOT_PAIR
     if not wrong:
-        return Judgement(code, Standing.HOLDS, "every backup is the other die of its NPU"), weighed
+        return Judgement(code, Standing.HOLDS, "every backup is the other die of its NPU")
     if around.borrow is None:
-        why = f"{len(wrong)} told as warnings; errors if HCCL borrows (L2 on, AI CPU), which is not known"
-        return Judgement(code, Standing.NOT_JUDGED, why), weighed
-    why = f"{len(wrong)} times" if around.borrow else f"{len(wrong)} times, but backups are not read"
-    return Judgement(code, Standing.BROKEN, why), weighed
+        why = f"{wrong} told as warnings; errors if HCCL borrows (L2 on, AI CPU), which is not known"
+        return Judgement(code, Standing.NOT_JUDGED, why)
+    return Judgement(code, Standing.BROKEN, f"{wrong} times{'' if around.borrow else ', but backups are not read'}")
 
 
 _RULES: Final[tuple[Callable[[RankTable, Circumstances], Judged], ...]] = (_host_ip, _device_id, _device_ip, _backup)

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from agent.domain.ranktable import RankTable, addresses, pair_die
 from agent.wire.ranktablecheck import DEFAULT_BACKUP_PORT, DEFAULT_PORT, Finding, Severity
 from agent.wire.ranktablefile import TableCode
-from agent.wire.ranktables.judge import Mode, under
 
 _Card = tuple[str, str]
 
 
-def shared_ports(tables: Sequence[tuple[str, RankTable | None]], mode: Mode) -> dict[int, list[Finding]]:
+def shared_ports(tables: Sequence[tuple[str, RankTable | None]]) -> dict[int, list[Finding]]:
     """Findings by the number of the (named) table: a port that an earlier one uses on the same card or host.
 
     A port that neither table writes down is HCCL's default, which is a warning: the environment may move it.
@@ -36,7 +35,7 @@ def shared_ports(tables: Sequence[tuple[str, RankTable | None]], mode: Mode) -> 
             found.setdefault(number, []).append(Finding(TableCode.SHARED_PORT, pointer, message, severity, "doc", hint))
         for key, value in mine.items():
             taken.setdefault(key, value)
-    return {number: list(under(mode, some)) for number, some in found.items()}
+    return found
 
 
 def _uses(table: RankTable) -> Iterator[tuple[_Card, int, bool, str]]:

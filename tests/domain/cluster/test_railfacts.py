@@ -4,23 +4,14 @@ Job `demo` on the documented A3 table, as in test_rails.py; asked is about devic
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
-from a3table import A3_TABLE
-from kubebuilders import a_config_map, a_group, a_node, a_pod, an_ascend_job
+from a3cluster import QUICK_ENV, a3_pod, the_a3
 from rig import Disk, Rig
 
 LINK = "81078603"
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3"}
-ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-    "HCCL_RDMA_TIMEOUT": "18",
-    "HCCL_RDMA_RETRY_CNT": "7",
-}
-STATED = ";".join(f"{name}={value}" for name, value in ENV.items())
+STATED = ";".join(f"{name}={value}" for name, value in QUICK_ENV.items())
 SCRIPT = ("bash", "train.sh")
 """May export anything, so the pod's spec does not show all."""
 
@@ -36,34 +27,26 @@ def cluster(
     """The job with one pod on each of its four nodes; `of` is laid over the environment of single pods, `split` gives
     the dies of n0 to two pods, even ones and odd ones.
     """
-    found: list[dict[str, Any]] = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4, annotations=annotations or {}),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
+    others = [one for one in the_a3(labels=LABELS, annotations=annotations) if one["kind"] != "Pod"]
+    pods = []
     for number in range(4):
-        host = f"172.16.0.10{number}"
-        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
         parts = ((0, 2), (1, 3)) if split and number == 0 else ((0, 1, 2, 3),)
         for part, devices in enumerate(parts):
-            found.append(
-                a_pod(
-                    f"demo-{number}-{part}",
-                    node=f"n{number}",
-                    rank_index=number,
-                    labels=LABELS,
-                    host_ip=host,
-                    pod_ip=f"10.1.0.{number}",
-                    devices=devices,
-                    command=command,
-                    env={
-                        **(ENV if env is None else env),
-                        **(of or {}).get(number, {}),
-                        **(of or {}).get(part * 10, {}),
-                    },
-                )
+            one = a3_pod(
+                number,
+                labels=LABELS,
+                devices=devices,
+                command=command,
+                env={
+                    **(QUICK_ENV if env is None else env),
+                    **(of or {}).get(number, {}),
+                    **(of or {}).get(part * 10, {}),
+                },
             )
-    return Rig(found, {}, Disk())
+            one["metadata"]["name"] += f"-{part}"
+            one["metadata"]["uid"] += f"-{part}"
+            pods.append(one)
+    return Rig([*others, *pods], {}, Disk())
 
 
 def up(rig: Rig, at: float, nodes: Sequence[int] = range(4), **links: str) -> None:
@@ -98,10 +81,8 @@ async def test_variables_that_a_script_may_set_are_unknown_and_not_off() -> None
 
 async def test_who_the_peers_are_hangs_on_a_variable_too_and_is_not_guessed() -> None:
     hidden = await asked(cluster(command=SCRIPT))
-    assert hidden.startswith(
-        "rule 10 ENV_UNKNOWN: "
-        + "; ".join(f"{node}: HCCL_INTER_HCCS_DISABLE cannot be seen" for node in ("n0", "n2", "n3"))
-    )
+    unseen = "HCCL_INTER_HCCS_DISABLE, ASCEND_RT_VISIBLE_DEVICES cannot be seen"
+    assert hidden.startswith("rule 10 ENV_UNKNOWN: " + "; ".join(f"{node}: {unseen}" for node in ("n0", "n2", "n3")))
     wrong = await asked(cluster(of={2: {"HCCL_INTER_HCCS_DISABLE": "maybe"}}))
     assert wrong.startswith("rule 10 ENV_INVALID: n2: HCCL_INTER_HCCS_DISABLE: 'maybe' is neither TRUE nor FALSE")
 
@@ -153,6 +134,19 @@ async def test_of_two_pods_on_one_node_the_one_that_shows_nothing_counts() -> No
 async def test_the_other_die_must_be_known_to_be_seen(text: str, answer: str) -> None:
     told = await asked(cluster(of={0: {"ASCEND_RT_VISIBLE_DEVICES": text}}))
     assert told.startswith(answer)
+
+
+async def test_what_a_process_sees_is_unknown_where_a_script_may_narrow_it_and_all_where_it_is_visibly_unset() -> None:
+    shown = {**QUICK_ENV, "HCCL_INTER_HCCS_DISABLE": "false"}
+    hidden = await asked(cluster(env=shown, command=SCRIPT))
+    unseen = "; ".join(f"{node}: ASCEND_RT_VISIBLE_DEVICES cannot be seen" for node in ("n0", "n2", "n3"))
+    assert hidden.startswith(f"rule 10 ENV_UNKNOWN: {unseen}. State the HCCL variables in the pod spec or ")
+    assert (await asked(cluster(env=shown))).startswith("rule 28 BORROW: ")
+    stated = {"fault-agent/hccl-env": "HCCL_OP_EXPANSION_MODE=AI_CPU"}
+    assert (await asked(cluster(env=shown, command=SCRIPT, annotations=stated))).startswith("rule 28 BORROW: ")
+    narrowed = {"fault-agent/hccl-env": "ASCEND_RT_VISIBLE_DEVICES=0,2"}
+    told = await asked(cluster(env=shown, command=SCRIPT, annotations=narrowed))
+    assert told.startswith("rule 18 BACKUP_NOT_VISIBLE: rank 0 (n0 device 0): its process does not see device 1")
 
 
 async def test_a_die_that_only_another_pod_of_the_job_sees_is_no_backup() -> None:

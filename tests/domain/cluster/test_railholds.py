@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from a3table import A3_TABLE
-from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job
+from a3cluster import QUICK_ENV, a3_pod, see_links, the_a3
+from kubebuilders import DEMO_GROUP, DEMO_JOB, a_group, a_node
 from rig import T0, Disk, Rig
 
 from agent.domain.cluster import ClusterBook, Verdict, decide_job, evolve
@@ -26,28 +26,10 @@ PLAN = "train/fault-agent-rail-demo"
 NAME = "8c4ff11067de"
 """The plan that answers the first record of the stream behind the four probes: it follows from job, life and record."""
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3"}
-ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-    "HCCL_RDMA_TIMEOUT": "18",
-    "HCCL_RDMA_RETRY_CNT": "7",
-}
 
 
-def pod(number: int, *, node: int | None = None, created: str = "", **given: Any) -> dict[str, Any]:
-    made = a_pod(
-        f"demo-{number}",
-        node=f"n{number if node is None else node}",
-        rank_index=number,
-        labels=LABELS,
-        host_ip=f"172.16.0.10{number}",
-        env=ENV,
-        **given,
-    )
-    if created:
-        made["metadata"]["creationTimestamp"] = created
-    return made
+def pod(number: int, **given: Any) -> dict[str, Any]:
+    return a3_pod(number, labels=LABELS, env=QUICK_ENV, **given)
 
 
 def returned(word: str = NAME) -> dict[str, Any]:
@@ -55,27 +37,13 @@ def returned(word: str = NAME) -> dict[str, Any]:
 
 
 def objects() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
-    for number in range(4):
-        host = f"172.16.0.10{number}"
-        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
-        found.append(pod(number))
-    return found
-
-
-def probes(rig: Rig, at: float) -> None:
-    for number in range(4):
-        rig.probe(f"n{number}", at, d0="up", d1="up", d2="up", d3="up")
+    return the_a3(env=QUICK_ENV, labels=LABELS)
 
 
 def borrowing(given: list[dict[str, Any]] | None = None, disk: Disk | None = None) -> Rig:
     """Die 0 of node n0 fails at 1 s, and its rank 0 and the other ends, ranks 8 and 12, are advised at 8.517 s."""
     rig = Rig(objects() if given is None else given, disk=disk or Disk())
-    probes(rig, 0)
+    see_links(rig, 0)
     rig.fault(LINK, 1, node="n0", device=0)
     rig.tick(30)
     return rig
@@ -117,6 +85,56 @@ async def test_a_pod_that_is_replaced_in_its_place_frees_its_own_npu_alone() -> 
     ]
     assert (await plan(rig))["state"] == "advised"
     assert (await plan(rig))["held"][0]["npus"] == 2
+
+
+def replaced(number: int = 0, policy: str = "per_npu") -> Rig:
+    """After the borrow of n0, n2 and n3 a pod of them is replaced in its place and all links are up again."""
+    rig = Rig(objects(), settings={"rail": {"policy": policy}})
+    see_links(rig, 0)
+    rig.fault(LINK, 1, node="n0", device=0)
+    rig.tick(30)
+    rig.delete("Pod", "train", f"demo-{number}", 40)
+    rig.apply(pod(number, uid="uid-new", created="2026-01-01T00:00:45Z"), 45)
+    rig.clear(LINK, 50, node="n0", device=0)
+    rig.tick(60)
+    see_links(rig, 99)
+    return rig
+
+
+async def test_the_links_of_a_process_that_was_replaced_are_on_their_own_side_again() -> None:
+    rig = replaced()
+    rig.fault(LINK, 100, node="n0", device=0)
+    rig.tick(115)
+    await rig.run()
+    (refused,) = told(rig, Reason.RAIL_REFUSED)
+    assert refused.startswith("rule 25 PEER_ALREADY_BORROWED: rank 8 (n2 device 0): NPU 0 is held by train/demo-")
+    document = await rig.data(RAILS)
+    assert document is not None
+    (kept,) = json.loads(document["ledger.json"])["plans"]
+    assert [(one["rank"], one["state"], one.get("links")) for one in kept["npus"]] == [
+        (0, "superseded", [8, 12]),
+        (8, "advised", None),
+        (12, "advised", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [
+        pytest.param(0, "RAIL_ADVISED", id="an-end-of-every-link"),
+        pytest.param(2, "RAIL_REFUSED", id="an-end-of-one-link-the-other-stays"),
+        pytest.param(1, "RAIL_REFUSED", id="nobody-who-borrowed"),
+    ],
+)
+async def test_edge_15_per_communicator_a_job_may_borrow_again_when_no_link_of_it_is_left(
+    number: int, word: str
+) -> None:
+    rig = replaced(number, "per_communicator")
+    rig.fault(LINK, 100, node="n0", device=2)
+    rig.tick(115)
+    await rig.run()
+    said = [str(one.reason) for one in rig.decisions if one.fault.startswith("n0/network/2/")]
+    assert [one for one in said if one.startswith("RAIL_") and one != "RAIL_OBSERVING"] == [word]
 
 
 async def test_pods_that_are_younger_than_a_recording_s_clock_are_those_that_borrowed() -> None:
@@ -186,7 +204,7 @@ async def test_a_ledger_that_is_gone_while_a_job_holds_npus_by_it_refuses_every_
     assert live is not None
     await rig.disk.store.delete("fault-agent", "fault-agent-rails", live.resource_version)
     rig.source.finished = False
-    probes(rig, 100)
+    see_links(rig, 100)
     rig.fault(LINK, 101, node="n1", device=2)
     rig.tick(150)
     later = Rig(objects(), disk=rig.disk, source=rig.source)
@@ -205,7 +223,7 @@ async def test_a_return_by_hand_that_is_recorded_lets_the_npus_borrow_again() ->
     rig.clear(LINK, 40, node="n0", device=0)
     rig.apply(returned(), 50)
     rig.tick(55)
-    probes(rig, 100)
+    see_links(rig, 100)
     rig.fault(LINK, 110, node="n0", device=0)
     rig.tick(150)
     await rig.run()
@@ -257,7 +275,7 @@ async def test_a_return_that_is_recorded_over_a_link_that_is_down_counts_only_wh
     assert await held(again) == ALL
     there = [returned() if one["kind"] == "PodGroup" else one for one in objects()]
     later = Rig(there, disk=again.disk, source=again.source)
-    probes(later, 4010)
+    see_links(later, 4010)
     later.apply(a_group(labels=LABELS, min_member=4), 4020)
     later.apply(returned(), 4030)
     later.tick(4040)
@@ -284,7 +302,7 @@ async def test_what_cannot_have_returned_stays_held() -> None:
     for number in range(4):
         changed = pod(number)
         changed["spec"]["containers"][0]["env"] = [
-            {"name": key, "value": "L1:1" if "ENABLE" in key else value} for key, value in ENV.items()
+            {"name": key, "value": "L1:1" if "ENABLE" in key else value} for key, value in QUICK_ENV.items()
         ]
         rig.apply(changed, 45)
     rig.apply(returned(), 50)
@@ -299,7 +317,7 @@ async def test_what_cannot_have_returned_stays_held() -> None:
 async def test_a_return_of_what_was_never_borrowed_is_harmless_and_told_once(word: str) -> None:
     rig = borrowing()
     rig.apply(returned(word), 35)
-    probes(rig, 40)
+    see_links(rig, 40)
     rig.tick(45)
     await rig.run()
     assert told(rig, Reason.RAIL_UNVERIFIED) == [
@@ -313,7 +331,7 @@ async def test_a_return_that_was_taken_is_not_told_again() -> None:
     rig.clear(LINK, 40, node="n0", device=0)
     rig.apply(returned(), 50)
     rig.tick(55)
-    probes(rig, 60)
+    see_links(rig, 60)
     rig.tick(5000)
     await rig.run()
     assert len(told(rig, Reason.RAIL_RETURNED)) == 1

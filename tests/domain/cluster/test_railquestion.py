@@ -1,10 +1,9 @@
 """The question about rails as the coordinator asks it while it runs: what counts as down, as visible, as one leaf."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from a3cluster import DEMO, the_a3
+from a3cluster import DEMO, see_links, the_a3
 from a3table import a3_document
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,11 +19,6 @@ RAILS = "fault-agent/fault-agent-rails"
 
 def a3(settings: dict[str, Any] | None = None, objects: list[dict[str, Any]] | None = None) -> Rig:
     return Rig(the_a3() if objects is None else objects, settings or {}, Disk())
-
-
-def probes(rig: Rig, at: float, **links: Mapping[str, str]) -> None:
-    for number in range(4):
-        rig.probe(f"n{number}", at, **{"d0": "up", "d1": "up", "d2": "up", "d3": "up", **links.get(f"n{number}", {})})
 
 
 def down(rig: Rig, at: float, node: str = "n0", device: int = 0) -> None:
@@ -52,9 +46,9 @@ async def plan(rig: Rig) -> dict[str, Any]:
 async def test_a_die_whose_link_fault_is_still_active_is_no_way_out_until_somebody_has_seen_it_up() -> None:
     for seen, answer in (("unknown", "rule 21 BACKUP_LINK_DOWN"), ("up", "rule 28 BORROW")):
         rig = a3()
-        probes(rig, 0, n0={"d0": "down"})
+        see_links(rig, 0, n0={"d0": "down"})
         down(rig, 1, device=1)
-        probes(rig, 100, n0={"d1": seen})
+        see_links(rig, 100, n0={"d1": seen})
         down(rig, 101)
         assert await answers(rig) == [("n0/1", "rule 21 BACKUP_LINK_DOWN"), ("n0/0", answer)]
 
@@ -62,17 +56,17 @@ async def test_a_die_whose_link_fault_is_still_active_is_no_way_out_until_somebo
 async def test_a_die_that_has_recovered_and_is_only_shown_on_is_up_if_a_probe_says_so() -> None:
     """Die 1 was down for 25 s and is shown as PreSeparateNPU until it is clean for 60 s."""
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1, device=1)
     rig.clear(LINK, 26, node="n0", device=1)
     down(rig, 30)
-    probes(rig, 40)
+    see_links(rig, 40)
     assert await answers(rig) == [("n0/1", "rule 3 CLEAR"), ("n0/0", "rule 28 BORROW")]
 
 
 async def test_a_leaf_switch_is_told_in_the_one_plan_of_the_job() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     down(rig, 2, device=2)
     assert await answers(rig) == [("n0/0", "rule 28 BORROW"), ("n0/2", "rule 28 BORROW")]
@@ -85,9 +79,9 @@ async def test_a_leaf_switch_is_told_in_the_one_plan_of_the_job() -> None:
 async def test_in_mode_source_an_npu_that_was_moved_as_a_peer_takes_more_links() -> None:
     """Of ranks 0, 4, 8 and 12: when 0 has moved with 8 and 12, HCCL lets 4 follow, to the same side."""
     rig = a3({"rail": {"strictness": "source"}})
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
-    probes(rig, 60)
+    see_links(rig, 60)
     down(rig, 70, "n1")
     assert await answers(rig) == [("n0/0", "rule 28 BORROW"), ("n1/0", "rule 28 BORROW")]
     data = await rig.data(RAILS)
@@ -98,7 +92,7 @@ async def test_in_mode_source_an_npu_that_was_moved_as_a_peer_takes_more_links()
 
 async def test_a_table_that_contradicts_itself_refuses_by_that_name() -> None:
     rig = a3(objects=the_a3(lambda d: d["server_list"][1]["device"][0].__setitem__("rank_id", "0")))
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     assert await answers(rig) == [("n0/0", "rule 1 TABLES_CONTRADICT")]
     assert "RANK_DUP" in (await plan(rig))["detail"]
@@ -106,24 +100,24 @@ async def test_a_table_that_contradicts_itself_refuses_by_that_name() -> None:
 
 async def test_a_table_that_was_put_right_is_asked_again_for_the_next_fault() -> None:
     rig = a3(objects=the_a3(lambda d: d["server_list"][1]["device"][0].__setitem__("rank_id", "0")))
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.apply(a_config_map("rings-config-demo", {"hccl.json": orjson.dumps(a3_document()).decode()}), 60)
-    probes(rig, 61)
+    see_links(rig, 61)
     down(rig, 70, device=2)
     assert await answers(rig) == [("n0/0", "rule 1 TABLES_CONTRADICT"), ("n0/2", "rule 28 BORROW")]
 
 
 async def test_a_table_of_version_2_refuses_by_the_product() -> None:
     rig = a3(objects=the_a3(lambda d: d.update({"version": "2.0", "rank_count": 1, "rank_list": []})))
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     assert await answers(rig) == [("n0/0", "rule 5 UNSUPPORTED_PRODUCT")]
 
 
 async def test_a_job_without_a_table_is_told_why() -> None:
     rig = a3(objects=the_a3(lambda d: d.__setitem__("status", "initializing")))
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     assert await answers(rig) == [("n0/0", "rule 1 UNKNOWN_TARGET")]
     detail = (await plan(rig))["detail"]
@@ -144,7 +138,7 @@ async def test_faults_of_one_window_leave_the_same_plan_in_whatever_order_they_c
     left = []
     for order in (dies, mixed, dies):
         rig = a3()
-        probes(rig, 0)
+        see_links(rig, 0)
         for number, device in order:
             down(rig, 1, f"n{number}", device)
         rules = {rule for _, rule in await answers(rig)}

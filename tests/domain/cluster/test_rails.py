@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from a3table import A3_TABLE
-from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_node, a_pod, an_ascend_job
+from a3cluster import QUICK_ENV, a3_pod, see_links, the_a3
+from kubebuilders import DEMO_GROUP, DEMO_JOB
 from rig import Disk, Rig
 
 from agent.adapters.memory import MemoryDocumentStore
@@ -22,49 +22,19 @@ PLAN = "train/fault-agent-rail-demo"
 RAILS = "fault-agent/fault-agent-rails"
 LEDGER = f"train/fault-agent-job-{DEMO_GROUP}"
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3"}
-ENV = {
-    "HCCL_OP_RETRY_ENABLE": "L1:1,L2:1",
-    "HCCL_OP_RETRY_PARAMS": "MaxCnt:3,HoldTime:5000,IntervalTime:1000",
-    "HCCL_OP_EXPANSION_MODE": "AI_CPU",
-    "HCCL_RDMA_TIMEOUT": "18",
-    "HCCL_RDMA_RETRY_CNT": "7",
-}
-"""Retransmission gives up after 4.096 µs × 2^18 × 7 = 7.516 s."""
 
 
 def pod(number: int, life: int = 1, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-    return a_pod(
-        f"demo-{number}",
-        uid=f"uid-{number}-{life}",
-        node=f"n{number}",
-        rank_index=number,
-        labels=LABELS,
-        host_ip=f"172.16.0.10{number}",
-        pod_ip=f"10.1.0.{number}",
-        env={**ENV, **(env or {})},
-    )
+    return a3_pod(number, uid=f"uid-{number}-{life}", labels=LABELS, env={**QUICK_ENV, **(env or {})})
 
 
 def objects(**env: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        an_ascend_job(),
-        a_group(labels=LABELS, min_member=4),
-        a_config_map("rings-config-demo", {"hccl.json": A3_TABLE}),
-    ]
-    for number in range(4):
-        host = f"172.16.0.10{number}"
-        found.append(a_node(f"n{number}", accelerator_type="module-a3-16", devices=range(4), internal_ip=host))
-        found.append(pod(number, env=env))
-    return found
+    others = [one for one in the_a3(labels=LABELS) if one["kind"] != "Pod"]
+    return [*others, *(pod(number, env=env) for number in range(4))]
 
 
 def a3(disk: Disk | None = None, settings: dict[str, Any] | None = None, **env: str) -> Rig:
     return Rig(objects(**env), settings or {}, disk or Disk())
-
-
-def probes(rig: Rig, at: float, **links: dict[str, str]) -> None:
-    for number in range(4):
-        rig.probe(f"n{number}", at, **{"d0": "up", "d1": "up", "d2": "up", "d3": "up", **links.get(f"n{number}", {})})
 
 
 def down(rig: Rig, at: float, node: str = "n0", device: int = 0) -> None:
@@ -98,7 +68,7 @@ async def held(rig: Rig) -> list[tuple[str, int, str]]:
 
 async def test_a_link_that_outlasts_the_retransmission_is_borrowed_at_both_ends() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(60)
     await rig.run()
@@ -115,7 +85,7 @@ async def test_a_link_that_outlasts_the_retransmission_is_borrowed_at_both_ends(
 
 async def test_all_npus_of_a_plan_are_held_by_one_write_and_told_by_the_next() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(60)
     await rig.run()
@@ -128,7 +98,7 @@ async def test_all_npus_of_a_plan_are_held_by_one_write_and_told_by_the_next() -
 
 async def test_a_shorter_down_is_a_flap_and_leaves_no_plan() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.clear(LINK, 6, node="n0", device=0)
     rig.tick(60)
@@ -143,7 +113,7 @@ async def test_a_shorter_down_is_a_flap_and_leaves_no_plan() -> None:
 
 async def test_faults_of_one_window_are_judged_together_and_a_later_one_apart() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1, "n0", 0)
     down(rig, 3, "n1", 2)
     down(rig, 5, "n0", 2)
@@ -155,7 +125,7 @@ async def test_faults_of_one_window_are_judged_together_and_a_later_one_apart() 
 
 async def test_a_flap_in_the_window_of_a_borrow_is_told_to_need_none() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     down(rig, 2, "n1", 2)
     rig.clear(LINK, 3, node="n1", device=2)
@@ -180,7 +150,7 @@ async def test_without_fresh_link_facts_the_borrow_is_refused_by_name() -> None:
 
 async def test_both_dies_down_are_refused_and_nothing_is_held() -> None:
     rig = a3()
-    probes(rig, 0, n0={"d0": "up", "d1": "down"})
+    see_links(rig, 0, n0={"d0": "up", "d1": "down"})
     down(rig, 1)
     rig.tick(60)
     await rig.run()
@@ -190,7 +160,7 @@ async def test_both_dies_down_are_refused_and_nothing_is_held() -> None:
 
 async def test_a_leaf_switch_takes_half_of_a_node_s_dies_of_one_parity() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1, "n0", 0)
     down(rig, 2, "n0", 2)
     rig.tick(60)
@@ -210,7 +180,7 @@ async def test_a_leaf_switch_takes_half_of_a_node_s_dies_of_one_parity() -> None
 
 async def test_a_repaired_link_is_not_switched_back_by_itself() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.clear(LINK, 40, node="n0", device=0)
     rig.tick(60)
@@ -222,9 +192,9 @@ async def test_a_repaired_link_is_not_switched_back_by_itself() -> None:
 
 async def test_an_npu_is_borrowed_once() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
-    probes(rig, 95)
+    see_links(rig, 95)
     down(rig, 100, "n0", 1)
     rig.tick(200)
     await rig.run()
@@ -234,7 +204,7 @@ async def test_an_npu_is_borrowed_once() -> None:
 
 async def test_a_new_life_of_the_job_frees_what_the_old_one_held() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(30)
     for number in range(4):
@@ -248,7 +218,7 @@ async def test_a_new_life_of_the_job_frees_what_the_old_one_held() -> None:
 
 async def test_a_job_that_is_gone_frees_its_npus() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(30)
     for number in range(4):
@@ -262,7 +232,7 @@ async def test_a_job_that_is_gone_frees_its_npus() -> None:
 async def test_an_unreadable_book_of_npus_refuses_and_is_not_overwritten() -> None:
     disk = Disk(store=MemoryDocumentStore([ConfigMap("fault-agent", "fault-agent-rails", {"ledger.json": "{"})]))
     rig = a3(disk)
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(60)
     await rig.run()
@@ -273,7 +243,7 @@ async def test_an_unreadable_book_of_npus_refuses_and_is_not_overwritten() -> No
 
 async def test_old_links_are_not_planned_for() -> None:
     rig = a3(settings={"max_event_age_s": 60})
-    probes(rig, 0)
+    see_links(rig, 0)
     rig.tick(500)
     other = Rig()
     other.fault(LINK, 100, node="n0", device=0)
@@ -290,7 +260,7 @@ async def test_old_links_are_not_planned_for() -> None:
 async def test_killed_between_reservation_and_ledger_the_same_plan_is_made_once(flap_too: bool) -> None:
     def story() -> Rig:
         rig = a3()
-        probes(rig, 0)
+        see_links(rig, 0)
         down(rig, 1)
         if flap_too:
             down(rig, 2, "n1", 2)
@@ -329,7 +299,7 @@ def _fields(document: ConfigMap) -> dict[str, Any]:
 
 async def test_a_plan_that_a_kill_left_unpublished_is_published_by_the_next_run() -> None:
     rig = a3()
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(60)
     await rig.run()
@@ -355,7 +325,7 @@ async def test_unset_timers_wait_half_a_minute() -> None:
             env = item["spec"]["containers"][0]["env"]
             item["spec"]["containers"][0]["env"] = [one for one in env if "RDMA" not in one["name"]]
     rig = Rig(found)
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1)
     rig.tick(60)
     await rig.run()
@@ -365,7 +335,7 @@ async def test_unset_timers_wait_half_a_minute() -> None:
 
 async def test_strange_visible_devices_never_break_the_question() -> None:
     rig = a3(ASCEND_RT_VISIBLE_DEVICES="0,1,x,٣," + "9" * 5000)
-    probes(rig, 0)
+    see_links(rig, 0)
     down(rig, 1, "n0", 2)
     rig.tick(60)
     await rig.run()

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from a3cluster import DEMO, OTHER_JOB, the_a3, the_other, without_odd
-from a3table import NOW, a3_table
+from a3cluster import DEMO, OTHER_JOB, the_a3, the_other
+from a3table import GOOD_ENV, NOW, a3_table, without_odd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -379,6 +379,16 @@ def test_a_process_that_holds_one_die_of_its_npu_does_not_see_the_other() -> Non
     assert said(asked(a_book(split), link())) == [(DEMO, "Refuse", 18, "BACKUP_NOT_VISIBLE")]
 
 
+def test_what_a_process_sees_is_as_the_assumed_environment_says() -> None:
+    scripts = a_book(the_a3(env=None))
+    assert said(asked(scripts, link())) == [(DEMO, "Refuse", 10, "ENV_UNKNOWN")]
+    good = replace(UP, env=env_from(GOOD_ENV, visible=True))
+    assert said(asked(scripts, link(), assumed=good)) == [(DEMO, "Borrow", 28, "BORROW")]
+    narrow = replace(UP, env=env_from({**GOOD_ENV, "ASCEND_RT_VISIBLE_DEVICES": "0,2,3"}, visible=True))
+    for book in (scripts, a_book(the_a3())):
+        assert said(asked(book, link(), assumed=narrow)) == [(DEMO, "Refuse", 18, "BACKUP_NOT_VISIBLE")]
+
+
 def test_everything_that_is_assumed_is_named() -> None:
     env = env_from({"HCCL_OP_RETRY_ENABLE": "L2:1"}, visible=True)
     assumed = Assumed(
@@ -475,6 +485,65 @@ def test_a_fault_expires_that_nobody_has_judged_within_the_age_of_an_event(mark:
         book.ledgers[JobId(DEMO)] = replace(book.ledger(JobId(DEMO)), done=done)
     (answer,) = asked(book, link())
     assert answer.answer.code == code
+
+
+@pytest.mark.parametrize(
+    ("mark", "acts_since", "code"),
+    [
+        pytest.param(None, NOW - 59_999, "BEFORE_ACT", id="the-agent-acts-since-after-it"),
+        pytest.param(None, NOW - 60_000, "BORROW", id="it-began-at-that-moment"),
+        pytest.param(Reason.BEFORE_ACT, NOW - 59_999, "BEFORE_ACT", id="the-agent-has-said-so"),
+        pytest.param(Reason.RAIL_REFUSED, NOW - 59_999, "BORROW", id="it-was-judged-in-an-earlier-time-of-acting"),
+        pytest.param(None, NOW + 1, "BEFORE_ACT", id="nothing-is-too-young-for-it"),
+    ],
+)
+def test_a_fault_that_began_before_the_agent_acted_is_answered_as_that(
+    mark: Reason | None, acts_since: int, code: str
+) -> None:
+    book = a_book(the_a3())
+    book.cluster = replace(book.cluster, act_since=Millis(acts_since))
+    book.reports[NodeName("n0")] = report("n0", occurred("n0", 0, NOW - 60_000))
+    if mark is not None:
+        done = {"rail~1:0:5:0": Done(Millis(NOW - 1_000), mark)}
+        book.ledgers[JobId(DEMO)] = replace(book.ledger(JobId(DEMO)), done=done)
+    (answer,) = asked(book, link())
+    assert (answer.answer.code, answer.question.faults[0].event) == (code, "1:0:5:0")
+
+
+def test_a_fault_that_is_only_supposed_is_as_young_as_it_may_be_and_one_with_a_time_as_old_as_that() -> None:
+    book = a_book(the_a3())
+    book.cluster = replace(book.cluster, act_since=Millis(NOW - 1_000))
+    assert said(asked(book, link())) == [(DEMO, "Borrow", 28, "BORROW")]
+    (answer,) = asked(book, link(at=NOW - 40_000))
+    assert said([answer]) == [(DEMO, "Refuse", 0, "BEFORE_ACT")]
+    assert answer.answer.detail == (
+        "began 2025-12-31 23:59:20.000Z, before the agent began to act (2025-12-31 23:59:59.000Z):"
+        " no borrow is planned for old news"
+    )
+
+
+def test_where_no_ledger_tells_since_when_an_agent_acts_a_known_fault_is_answered_as_if_one_did() -> None:
+    assumed = "an agent has been acting since before these faults: no ledger tells since when one does"
+    book = a_book(the_a3())
+    (supposed,) = asked(book, link())
+    assert assumed not in supposed.assumed
+    book.reports[NodeName("n0")] = report("n0", occurred("n0", 0, NOW - 60_000))
+    (known,) = asked(book, link())
+    assert (known.answer.code, assumed in known.assumed) == ("BORROW", True)
+    book.cluster = replace(book.cluster, act_since=Millis(NOW - 90_000))
+    (acting,) = asked(book, link())
+    assert (acting.answer.code, assumed in acting.assumed) == ("BORROW", False)
+
+
+def test_of_one_window_what_is_too_old_and_what_was_before_act_are_parted_from_what_is_asked() -> None:
+    book = a_book(the_a3(), Limits(joint_window=Millis(4_000)))
+    book.cluster = replace(book.cluster, act_since=Millis(NOW - 898_000))
+    answers = asked(book, link("n0", 0, NOW - 901_000), link("n0", 2, NOW - 899_000), link("n1", 2, NOW - 897_500))
+    assert said(answers) == [
+        (DEMO, "Refuse", 0, "TOO_OLD"),
+        (DEMO, "Refuse", 0, "BEFORE_ACT"),
+        (DEMO, "Borrow", 28, "BORROW"),
+    ]
 
 
 def test_exactly_the_age_of_an_event_is_not_too_old() -> None:

@@ -8,18 +8,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from a3table import JOB, NODES, NOW, a3_table, fault, question
+from a3table import JOB, NODES, NOW, a3_table, fault, question, without_odd
+from railcase import N0, N3, OTHER, RING, taken
 
 from agent.domain.events import Link
 from agent.domain.rail import decide
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
-from agent.domain.rail.reservations import RailLedger, close_job, reserve
-from agent.domain.rail.words import Borrow
-from agent.domain.vocab import JobId, Millis, NodeName
+from agent.domain.rail.reservations import close_job, close_where
+from agent.domain.vocab import NodeName
 
-N0, N1, N2, N3 = NODES
-OTHER = JobId("train/other")
-RING = {0: (8, 12), 8: (0, 12), 12: (0, 8)}
 PAIR = {0: (8,), 8: (0,)}
 BORROW, OBSERVE = "Borrow 28 BORROW", "Observe 9 FLAP"
 ONCE = "Refuse 20 ALREADY_BORROWED"
@@ -31,15 +28,6 @@ MODES: Final = {
 }
 
 
-def after(asked: RailQuestion, job: JobId = JOB, incarnation: str = "first") -> RailLedger:
-    """The ledger once the answer to the question, a borrow, has been reserved."""
-    answer = decide(asked)
-    assert isinstance(answer, Borrow)
-    made = reserve(RailLedger(), answer, job=job, job_uid="u", incarnation=incarnation, now=NOW)
-    assert isinstance(made, RailLedger)
-    return made
-
-
 def later(node: int = 0, device: int = 0, **given: Any) -> Any:
     return fault(node, device, event="later", **given)
 
@@ -47,13 +35,6 @@ def later(node: int = 0, device: int = 0, **given: Any) -> Any:
 def down(*dies: tuple[NodeName, int]) -> dict[tuple[NodeName, int], Link]:
     states = {(node, die): Link("up", NOW) for node in NODES for die in range(4)}
     return states | {die: Link("down", NOW) for die in dies}
-
-
-def even_dies_alone(document: dict[str, Any]) -> None:
-    for number, server in enumerate(document["server_list"]):
-        server["device"] = server["device"][::2]
-        for index, item in enumerate(server["device"]):
-            item["rank_id"] = str(2 * number + index)
 
 
 def as_the_operator_writes(document: dict[str, Any]) -> None:
@@ -65,13 +46,15 @@ def as_the_operator_writes(document: dict[str, Any]) -> None:
 
 SHARED = question(
     fault(),
-    table=a3_table(even_dies_alone),
+    table=a3_table(without_odd),
     comm_mode=CommMode.ROOTINFO,
     owners={(node, die): JOB if die % 2 == 0 else OTHER for node in NODES for die in range(4)},
 )
-FIRST = after(question(fault()))
-RING_FIRST = after(question(fault(), peers=RING))
-OF_N1 = after(question(fault(node=1)))
+FIRST = taken(question(fault()))
+ANEW = close_where(FIRST, lambda entry: entry.rank == 0, now=NOW)
+"""After the process of rank 0 was replaced: whoever it talks to is in a communicator made anew."""
+RING_FIRST = taken(question(fault(), peers=RING))
+OF_N1 = taken(question(fault(node=1)))
 
 EDGES: list[tuple[str, RailQuestion, dict[str, str] | str]] = [
     ("1 both dies of an NPU fail", question(fault(), fault(device=1)), "Refuse 21 BACKUP_LINK_DOWN"),
@@ -88,7 +71,7 @@ EDGES: list[tuple[str, RailQuestion, dict[str, str] | str]] = [
     ("3 both ends fail, same parity, in one window", question(fault(), fault(node=2), peers=PAIR), BORROW),
     (
         "3 the second end fails later",
-        question(later(2), peers=PAIR, ledger=after(question(fault(), peers=PAIR))),
+        question(later(2), peers=PAIR, ledger=taken(question(fault(), peers=PAIR))),
         "Noop 2 ALREADY_DONE",
     ),
     (
@@ -136,12 +119,12 @@ EDGES: list[tuple[str, RailQuestion, dict[str, str] | str]] = [
     ),
     (
         "12 the other job has borrowed this die",
-        question(fault(), ledger=after(question(fault(device=1)), OTHER)),
+        question(fault(), ledger=taken(question(fault(device=1)), job=OTHER)),
         "Refuse 19 BACKUP_IN_USE_FAILED",
     ),
     (
         "12 the other job has borrowed from this die",
-        question(fault(event="mine"), ledger=after(question(fault()), OTHER)),
+        question(fault(event="mine"), ledger=taken(question(fault()), job=OTHER)),
         ONCE,
     ),
     (
@@ -169,8 +152,17 @@ EDGES: list[tuple[str, RailQuestion, dict[str, str] | str]] = [
         question(later(0, 2), ledger=FIRST),
         {"strict, NPU": BORROW, "source, NPU": BORROW, "strict, communicator": ONCE, "source, communicator": ONCE},
     ),
-    ("15 another NPU, communicator made anew", question(later(0, 2), ledger=FIRST, rebuilt_at=Millis(NOW + 1)), BORROW),
-    ("15 the held NPU, communicator made anew", question(later(), ledger=FIRST, rebuilt_at=Millis(NOW + 1)), ONCE),
+    ("15 another NPU, the process of rank 0 replaced", question(later(0, 2), ledger=ANEW), BORROW),
+    (
+        "15 the NPU of rank 0 itself, its process replaced",
+        question(later(), ledger=ANEW),
+        {
+            "strict, NPU": "Refuse 25 PEER_ALREADY_BORROWED",
+            "source, NPU": BORROW,
+            "strict, communicator": "Refuse 25 PEER_ALREADY_BORROWED",
+            "source, communicator": BORROW,
+        },
+    ),
     ("19 a recover older than its fault", question(fault(ended_at=NOW - 90_000)), BORROW),
     (
         "20 an unpaired last die",

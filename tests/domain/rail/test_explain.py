@@ -7,6 +7,7 @@ import pytest
 from a3table import JOB, NODES, NOW, fault, question
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from railcase import N0, N2
 
 from agent.domain.events import Link
 from agent.domain.hccl import HcclEnv, env_from
@@ -18,7 +19,6 @@ from agent.domain.rail.words import Borrow, Outcome
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import JobId
 
-N0, N1, N2, N3 = NODES
 REF = "n0/network/0/81078603@1767225540000"
 
 
@@ -60,7 +60,7 @@ def test_a_borrow_shows_what_each_of_the_28_rules_looked_at() -> None:
         8: (
             ("rank table", "version 1.2, completed, super-pod mode"),
             ("peers", "taken from the table"),
-            ("n0 HCCL_INTER_HCCS_DISABLE", "unset: the default"),
+            ("n0 HCCL_INTER_HCCS_DISABLE", "unset: FALSE"),
             (first, "ranks 8, 12"),
         ),
         9: ((REF, "rdma_down, 60000 ms old, threshold 30064.8 ms"),),
@@ -71,7 +71,8 @@ def test_a_borrow_shows_what_each_of_the_28_rules_looked_at() -> None:
                 ("HCCL_OP_RETRY_ENABLE", "L1:1, L2:1"),
                 ("HCCL_OP_RETRY_PARAMS", "MaxCnt:3, HoldTime:5000, IntervalTime:1000"),
                 ("HCCL_OP_EXPANSION_MODE", "AI_CPU"),
-                ("HCCL_INTER_HCCS_DISABLE", "unset: the default"),
+                ("HCCL_INTER_HCCS_DISABLE", "unset: FALSE"),
+                ("ASCEND_RT_VISIBLE_DEVICES", "unset: all of the container's"),
             )
         ),
         11: tuple((f"{node} HCCL_OP_RETRY_ENABLE", "L1:1, L2:1") for node in ("n0", "n2", "n3")),
@@ -83,8 +84,8 @@ def test_a_borrow_shows_what_each_of_the_28_rules_looked_at() -> None:
                 ("HCCL_OP_RETRY_ENABLE", "L1:1, L2:1"),
                 ("HCCL_OP_RETRY_PARAMS", "MaxCnt:3, HoldTime:5000, IntervalTime:1000"),
                 ("HCCL_OP_EXPANSION_MODE", "AI_CPU"),
-                ("HCCL_RDMA_TIMEOUT", "unset: the default"),
-                ("HCCL_RDMA_RETRY_CNT", "unset: the default"),
+                ("HCCL_RDMA_TIMEOUT", "unset: 20"),
+                ("HCCL_RDMA_RETRY_CNT", "unset: 7"),
             )
         ),
         14: (("communication mode", "ranktable"), (first, "host_ip 172.16.0.100")),
@@ -148,7 +149,8 @@ def test_rules_behind_the_deciding_one_say_what_they_would_say() -> None:
         24: "refused PEER_BACKUP_LINK_UNKNOWN",
         28: "",
     }
-    assert rules[10].inputs[0] == ("n0 HCCL_OP_RETRY_ENABLE", "unknown")
+    hidden = "unknown: not shown, a script may set it (default L1:0, L2:0)"
+    assert rules[10].inputs[0] == ("n0 HCCL_OP_RETRY_ENABLE", hidden)
     assert rules[22].inputs == (("rank 0 (n0 device 0)", "device 1 unknown: never seen"),)
 
 

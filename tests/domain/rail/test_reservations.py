@@ -1,15 +1,15 @@
 """The book of borrowed NPUs: whole plans, one holder each, freed only by what ends HCCL's mark, bounded."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from a3table import JOB, NODES, NOW, fault, question
+from a3table import JOB, NOW, fault, question
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from railcase import N0, N1, N2, N3, OTHER, RING, book, borrowed, held, reserved, taken
 
 from agent.domain.rail import decide
-from agent.domain.rail.case import RailQuestion, Strictness
+from agent.domain.rail.case import Strictness
 from agent.domain.rail.life import HoldState, LifeSignal
 from agent.domain.rail.reservations import (
     MAX_BYTES,
@@ -29,52 +29,7 @@ from agent.domain.rail.words import Borrow, Move, Noop, RailCode, Refuse
 from agent.domain.vocab import JobId, Millis, NodeName
 from agent.wire.railfile import decode_ledger, encode_ledger
 
-N0, N1, N2, N3 = NODES
-OTHER = JobId("train/other")
-RING = {0: (8, 12), 8: (0, 12), 12: (0, 8)}
 PLAN = plan_id(JOB, "first", ["1:0:0:0"])
-
-
-def held(node: NodeName = N0, npu: int = 0, **given_: Any) -> Reservation:
-    made = Reservation(
-        id=f"p/{node}/{npu}",
-        plan="p",
-        job=JOB,
-        job_uid="u",
-        incarnation="first",
-        node=node,
-        npu=npu,
-        die_from=2 * npu,
-        die_to=2 * npu + 1,
-        rank=0,
-        at=NOW,
-        rule=28,
-        reason="BORROW",
-        state=HoldState.ADVISED,
-        faulted=True,
-    )
-    return replace(made, **given_)
-
-
-def book(*entries: Reservation) -> RailLedger:
-    return RailLedger(entries)
-
-
-def borrowed(asked: RailQuestion) -> Borrow:
-    answer = decide(asked)
-    assert isinstance(answer, Borrow), answer
-    return answer
-
-
-def reserved(asked: RailQuestion, ledger: RailLedger | None = None, **given_: Any) -> RailLedger | Refuse:
-    about = {"job": asked.job, "job_uid": "u", "incarnation": asked.incarnation}
-    return reserve(ledger or RailLedger(), borrowed(asked), **{**about, **given_}, now=NOW)
-
-
-def taken(asked: RailQuestion, ledger: RailLedger | None = None, **given_: Any) -> RailLedger:
-    made = reserved(asked, ledger, **given_)
-    assert isinstance(made, RailLedger), made
-    return made
 
 
 # --- taking ---------------------------------------------------------------------------------------------------------
@@ -147,6 +102,18 @@ def test_one_end_may_lose_its_process_alone() -> None:
     left = close_where(taken(question(fault())), lambda entry: entry.node == N2, now=NOW)
     assert [str(entry.state) for entry in left.entries] == ["reserved", "superseded", "reserved"]
     assert left.holder(N2, 0) is None
+    assert [entry.links for entry in left.entries] == [((0, 12),), ((0, 8),), ((0, 12),)]
+
+
+def test_when_the_process_at_one_end_of_all_its_links_is_gone_an_npu_is_held_without_any() -> None:
+    left = close_where(taken(question(fault())), lambda entry: entry.node == N0, now=NOW)
+    assert [(str(entry.state), entry.links) for entry in left.entries] == [
+        ("superseded", ((0, 8), (0, 12))),
+        ("reserved", ()),
+        ("reserved", ()),
+    ]
+    other_life = book(held(N0), held(N1, rank=4, links=((0, 4),), incarnation="second"))
+    assert close_where(other_life, lambda entry: entry.node == N0, now=NOW).entries[1].links == ((0, 4),)
 
 
 def test_a_link_that_is_up_again_frees_nothing() -> None:

@@ -1,18 +1,20 @@
 """A table is judged from its bytes: each finding at its line, whatever the bytes are."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 from a3table import A3_TABLE, GOOD_ENV, a3_document
+from bench.ranks import rank_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.domain.hccl import env_from
 from agent.domain.jobs import Node, Pod
 from agent.domain.vocab import NodeName
-from agent.wire.ranktablefile import parse_rank_table
+from agent.wire.ranktablefile import TableCode, parse_rank_table
 from agent.wire.ranktables.circumstances import Circumstances, circumstances_in_cluster, circumstances_of
 from agent.wire.ranktables.inspect import Inspection, inspect_table, open_table
 from agent.wire.ranktables.judge import Mode, Standing
@@ -61,6 +63,35 @@ def test_only_the_first_findings_of_a_kind_are_told_and_all_are_counted() -> Non
     ]
     assert (inspection.errors, inspection.warnings) == (16 + 12, 16)
     assert inspection.left_out() == {"PORT_RANGE": 14, "PORT_RESERVED": 14, "HOST_PORT_DUP": 10}
+
+
+@pytest.mark.parametrize("most", [20, 1000])
+def test_of_a_table_that_is_wrong_in_nearly_every_field_all_is_counted_and_the_first_of_each_kind_told(
+    most: int,
+) -> None:
+    opened = open_table(rank_table(1024, wrong=True))
+    assert Counter(one.code for one in opened.findings) == {"TYPE_NOT_STRING": 1000}
+    inspection = inspect_table(opened, NOTHING, Mode.DOC, most=most)
+    assert {str(code): count for (code, _), count in inspection.totals.items()} == {
+        "TYPE_NOT_STRING": 6144,
+        "SERVER_COUNT_MISMATCH": 1,
+        "HOST_IP_INVALID": 64,
+        "DEVICE_ID_DUP": 64 * 14,
+        "DEVICE_IP_INVALID": 2048,
+        "DEVICE_IP_DUP": 1023,
+        "PORT_RANGE": 3072,
+        "HOST_PORT_DUP": 64 * 15,
+        "BACKUP_SELF": 1024,
+        "BACKUP_DUP": 1023,
+        "BACKUP_PORT_CLASH": 1024,
+        "RANK_DUP": 1023,
+        "SDID_DUP": 2 * 511,
+    }
+    assert (inspection.errors, inspection.warnings) == (19_324, 0)
+    told = Counter(str(one.finding.code) for one in inspection.found)
+    assert told["TYPE_NOT_STRING"] == told["RANK_DUP"] == most
+    assert inspection.left_out()[TableCode.TYPE_NOT_STRING] == 6144 - most
+    assert len(inspection.found) + sum(inspection.left_out().values()) == 19_324
 
 
 def test_the_documented_table_has_nothing_wrong_and_says_what_was_not_judged() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from a3table import a3_table
 
 from agent.domain.ranktable import RankTable
-from agent.wire.ranktables.judge import Mode
+from agent.wire.ranktables.judge import Mode, severity_under
 from agent.wire.ranktables.shared import shared_ports
 
 
@@ -27,8 +27,8 @@ def table(ports: dict[str, str] | None = None, *, backups: bool = False) -> Rank
 
 
 def told(*tables: RankTable, mode: Mode = Mode.DOC) -> list[tuple[int, str, str]]:
-    found = shared_ports([(f"t{number}.json", one) for number, one in enumerate(tables)], mode)
-    return [(number, one.pointer, one.severity) for number, some in found.items() for one in some]
+    found = shared_ports([(f"t{number}.json", one) for number, one in enumerate(tables)])
+    return [(number, one.pointer, severity_under(mode, one)) for number, some in found.items() for one in some]
 
 
 MAIN = "/server_list/0/device/0/device_port"
