@@ -14,6 +14,7 @@ from kubebuilders import DEMO_GROUP, DEMO_JOB
 from rig import Disk, Rig
 
 from agent.adapters.memory import MemoryDocumentStore
+from agent.app.keep import SAID
 from agent.domain.vocab import Reason
 from agent.ports import ConfigMap
 
@@ -275,16 +276,19 @@ async def test_killed_between_reservation_and_ledger_the_same_plan_is_made_once(
     killed = story()
     await killed.run()
     before = await killed.disk.store.get("train", f"fault-agent-job-{DEMO_GROUP}")
+    said = await killed.disk.cabinet.load(SAID)
     assert before is not None
+    assert said is not None
     killed.source.finished = False
     killed.tick(60)
     killed.source.finished = True
     again = Rig(objects(), disk=killed.disk, source=killed.source)
     await again.run(resume=True)
-    # The job's ledger goes back to before the decision, the rails stay as they were reserved.
+    # The job's ledger and the mark of an end in order go back to before the decision, the rails stay as reserved.
     after = await killed.disk.store.get("train", f"fault-agent-job-{DEMO_GROUP}")
     assert after is not None
     await killed.disk.store.put(ConfigMap(**{**_fields(after), "data": before.data}))
+    await killed.disk.cabinet.store(SAID, said)
     third = Rig(objects(), disk=killed.disk, source=killed.source)
     third.tick(61)
     await third.run(resume=True)
