@@ -469,7 +469,7 @@ SAID = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(SAID, st.none() | LASTING, st.none() | COUNTING, st.sampled_from(["NotHandleFault", "SeparateNPU"]))
 def test_it_agrees_with_a_reading_second_by_second_over_restarts_and_clock_steps(
     said: list[tuple[int, str]], lasting: TinyRule | None, counting: TinyCount | None, base: str
@@ -621,7 +621,7 @@ def test_a_trip_that_is_manual_again_by_a_policy_is_the_one_that_it_was() -> Non
     assert kept.trip == trips[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([REQUEST, LINK]),
     st.lists(

@@ -232,7 +232,7 @@ open_entries = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(open_entries)
 def test_the_weight_is_never_less_than_what_the_text_takes(entries: list[Reservation]) -> None:
     ledger = book(*entries)
@@ -289,7 +289,7 @@ def after(ledger: RailLedger, step: tuple[Any, ...], number: int) -> RailLedger:
     raise AssertionError(step)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(steps)
 def test_whatever_happens_an_npu_has_one_holder_and_what_ended_stays_ended(done: list[tuple[Any, ...]]) -> None:
     ledger = RailLedger()
