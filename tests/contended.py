@@ -185,6 +185,7 @@ class Bench:
         self._number = 0
         self._fences = 0
         self._fence_seen = 0
+        self._heard = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def _flush(self) -> None:
@@ -214,6 +215,7 @@ class Bench:
         place = (document.namespace, document.name)
         if place == FENCE:
             self._fence_seen = int(document.data.get("n", "0"))
+            self._heard.set()
             return
         version = document.resource_version if what == "set" else ""
         if self.documents.heard(*place, version):
@@ -234,11 +236,13 @@ class Bench:
         self._fences += 1
         fence = a_map(*FENCE, {"n": str(self._fences)})
         assert await self.hand.update(fence) or await self.hand.create(fence)
-        for _ in range(2000):
-            if self._fence_seen >= self._fences:
-                return
-            await asyncio.sleep(0.002)
-        raise AssertionError("the watch has stopped telling")
+        assert self._task is not None
+        while self._fence_seen < self._fences:
+            self._heard.clear()
+            heard = asyncio.create_task(self._heard.wait())
+            await asyncio.wait([heard, self._task], return_when=asyncio.FIRST_COMPLETED)
+            heard.cancel()
+            assert not self._task.done(), "the watch has stopped telling"
 
     def event(self, code: str, assertion: str = "occur", device: int = 2) -> None:
         """A fault event of node n1 and the report that follows it."""

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -15,7 +15,11 @@ class Room:
 
     path: Path
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed when first asked for: most tests of the house look at names or text alone."""
+        return ast.parse(self.text, filename=str(self.path))
 
     @property
     def name(self) -> str:
@@ -26,11 +30,7 @@ class Room:
 @cache
 def rooms(folder: str) -> tuple[Room, ...]:
     """Every Python file below a folder of the repository."""
-    found = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        found.append(Room(path, text, ast.parse(text, filename=str(path))))
-    return tuple(found)
+    return tuple(Room(path, path.read_text(encoding="utf-8")) for path in sorted((ROOT / folder).rglob("*.py")))
 
 
 def pages() -> Iterator[Path]:

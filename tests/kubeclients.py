@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from services.kubeserver import KubeEndpoint
@@ -17,9 +18,36 @@ PATIENCE_S = 60.0
 
 @asynccontextmanager
 async def client_of(endpoint: KubeEndpoint, kubeconfig: Path | None = None) -> AsyncIterator[KubeClient]:
-    """A connected client."""
-    async with await connect(KubeSettings(kubeconfig or endpoint.kubeconfig)) as client:
-        yield client
+    """A connected client; no connection of it is left when it ends."""
+    path = kubeconfig or endpoint.kubeconfig
+    try:
+        async with await connect(KubeSettings(path)) as client:
+            yield client
+    finally:
+        await _let_go_of(json.loads(path.read_text())["clusters"][0]["cluster"]["server"])
+
+
+async def _let_go_of(server: str) -> None:
+    """Break off what still says goodbye to the server. The connection of a request that was given up waits for the
+    server's end of TLS, up to half a minute and known to no client: the loop would end before it.
+    """
+    loop: Any = asyncio.get_running_loop()
+    waiting = [one for one in loop._transports.values() if _port(one) == urlsplit(server).port]
+    lost = [asyncio.create_task(_lost(one)) for one in waiting]
+    await asyncio.gather(*lost)
+
+
+def _port(transport: asyncio.Transport) -> int | None:
+    peer = transport.get_extra_info("peername")
+    return peer[1] if peer else None
+
+
+async def _lost(transport: asyncio.Transport) -> None:
+    """Abort it, and return once its socket is closed."""
+    open_socket = transport.get_extra_info("socket")
+    transport.abort()
+    while open_socket.fileno() != -1:  # noqa: ASYNC110  # a turn or two: its protocol is TLS's, nobody hears of the end
+        await asyncio.sleep(0)
 
 
 async def until(what: str, condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
@@ -81,25 +109,26 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        pair = {writer}
         try:
-            there, away = await asyncio.open_connection(*self._to)
-        except OSError:
-            writer.transport.abort()
-            self._tasks.discard(task)
-            return
-        self._pairs |= {writer, away}
-        try:
-            await asyncio.gather(_pour(reader, away), _pour(there, writer))
+            with suppress(OSError):
+                there, away = await asyncio.open_connection(*self._to)
+                pair.add(away)
+                self._pairs |= pair
+                await asyncio.gather(_pour(reader, away), _pour(there, writer))
         finally:
-            for end in (writer, away):
+            for end in pair:
                 end.transport.abort()
-                self._pairs.discard(end)
+            self._pairs -= pair
             self._tasks.discard(task)
 
     async def end(self) -> None:
+        """Break all there is, and what is only being made, however late it comes."""
+        self.closed = True
         self.cut()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks), timeout=5)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,7 +7,6 @@ ports, notes every durable write in order, and fails when a test says so.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -610,6 +609,5 @@ def make_deputy(book: ClusterBook, count: int = 1, in_force: Callable[[], Policy
 
 async def quiet(task: asyncio.Task[None]) -> BaseException | None:
     """What ended a task, waited for."""
-    with suppress(BaseException):
-        await asyncio.wait_for(asyncio.shield(task), 5)
-    return task.exception() if task.done() and not task.cancelled() else None
+    await asyncio.wait([task])
+    return None if task.cancelled() else task.exception()

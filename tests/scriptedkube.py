@@ -20,6 +20,8 @@ from agent.adapters.kube.access import KubeSettings, open_access
 from agent.adapters.kube.client import KubeClient
 
 Step = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PATIENT_S = 40.0
+"""How long a client waits where a test is not about waiting: a machine that stands still for a while breaks none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class ScriptedKube:
         self.slept: list[float] = []
         """What the client's `sleep` was asked for; it returns at once."""
         self.was_asked = asyncio.Event()
+        self.has_slept = asyncio.Event()
         self._end = asyncio.Event()
 
     async def start(self) -> Callable[[], Awaitable[None]]:
@@ -67,6 +70,7 @@ class ScriptedKube:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.has_slept.set()
         await asyncio.sleep(0)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -160,13 +164,14 @@ def kubeconfig(path: Path, server: str, user: Mapping[str, Any] | None = None) -
 
 @asynccontextmanager
 async def scripted(
-    folder: Path, request_seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
+    folder: Path, request_seconds: float = PATIENT_S, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[tuple[ScriptedKube, KubeClient]]:
     """The server and a client of it."""
     server = ScriptedKube()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(await server.start())
-        settings = KubeSettings(kubeconfig(folder / "kubeconfig", server.url), request_seconds=request_seconds)
+        path = kubeconfig(folder / "kubeconfig", server.url)
+        settings = KubeSettings(path, request_seconds=request_seconds, connect_seconds=PATIENT_S)
         client = KubeClient(await open_access(settings), settings, sleep=server.sleep, clock=clock)
         stack.push_async_callback(client.close)
         yield server, client

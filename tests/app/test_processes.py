@@ -92,7 +92,7 @@ def test_a_second_process_on_the_folder_is_told_who_holds_it(place: Path) -> Non
     with started(place) as agent:
         second = AgentProcess(place / "events.jsonl", place / "cluster.json", place / "out")
         with second:
-            assert second.process.wait(30) == 3
+            assert second.process.wait() == 3
         assert f"another process (pid {agent.process.pid}) works on" in second.log.read_text()
         assert agent.end() == 0
 
@@ -136,7 +136,7 @@ def test_standard_input_is_read_to_its_end_and_says_what_it_cannot_promise(place
         agent.until(lambda: unhealthy(place) == {"n1": ["Ascend910-2"]})
         agent.process.stdin.write(json.dumps(fault_line(SEPARATE, now(), 2, node="n2")).encode())
         agent.process.stdin.close()
-        assert agent.process.wait(30) == 0
+        assert agent.process.wait() == 0
     assert set(unhealthy(place)) == {"n1", "n2"}
     assert "a pipe cannot be read again" in agent.log.read_text()
 

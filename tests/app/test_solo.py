@@ -290,7 +290,7 @@ class Live:
 
     async def end(self) -> None:
         self.stop.set()
-        await asyncio.wait_for(self.task, 5)
+        await self.task
 
 
 async def test_a_run_follows_what_comes_and_ends_when_told() -> None:
@@ -360,7 +360,7 @@ async def test_another_writer_of_the_ledger_stops_the_run() -> None:
     await rig.disk.foreign.put(ConfigMap(**{**_fields(ledgers[0]), "data": {"ledger.json": "{}"}}))
     rig.fault(REQUEST)
     with pytest.raises(Fenced):
-        await asyncio.wait_for(live.task, 5)
+        await live.task
 
 
 def _fields(document: ConfigMap) -> dict[str, Any]:
@@ -372,7 +372,7 @@ async def test_a_finished_pipe_ends_the_run_once_all_is_done() -> None:
     rig.fault(REQUEST)
     rig.source.finished = True
     live = Live(rig)
-    await asyncio.wait_for(live.task, 5)
+    await live.task
     assert rig.reasons(DEMO_JOB) == [Reason.RECOVERY_STARTED]
 
 

@@ -98,7 +98,7 @@ def slow_reading(told: list[tuple[int, str]], now: int, spans: Spans) -> tuple[b
     return (collapsed[-1][1] if collapsed else "recover") == "occur", raised
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 7), st.sampled_from(["occur", "recover"])), max_size=14),
     st.integers(0, 9),

@@ -239,7 +239,7 @@ def slow_reading(history: list[tuple[int, int, str]], now: int, rule: Rule) -> t
     return within, tripped is not None, trips
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(-12, 2), st.sampled_from(["fault", "recover"])), max_size=20),
     st.integers(0, 30),

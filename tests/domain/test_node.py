@@ -3,10 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from nodestream import CHIP, LINK, NODE, PUBLIC, UNKNOWN, Kind, S, Stream, T, entries, levels, outcomes, told
-from tinypolicy import TinyCount, TinyPolicy, TinyRule
+from nodestream import CHIP, LINK, NODE, PUBLIC, UNKNOWN, S, Stream, T, entries, levels, outcomes, told
+from tinypolicy import TinyPolicy
 
 from agent.domain.events import Decoded, Link, Position, Record, Scanned
 from agent.domain.node import (
@@ -27,6 +25,10 @@ from agent.domain.node import (
 from agent.domain.vocab import Millis, Reason
 
 POLICY = TinyPolicy()
+
+
+# -- the duration rule ---------------------------------------------------------------------------------------------
+KEY = "n1/network/4/81078603"
 
 
 def test_an_occur_is_shown_at_its_tables_level_and_a_recover_clears_it() -> None:
@@ -161,8 +163,6 @@ def test_stream_time_never_goes_back() -> None:
 
 
 # -- public faults: time decides -----------------------------------------------------------------------------------
-
-
 def test_a_public_recover_of_the_same_time_ends_the_fault_and_an_older_one_is_stale() -> None:
     stream = Stream()
     stream.say(PUBLIC, "occur", T)
@@ -227,165 +227,6 @@ def test_the_last_recover_is_kept_from_when_it_was_told(later: int, outcome: tup
     stream.say(PUBLIC, "recover", T - 7200 * S, now=T)
     assert stream.report().recovered == {f"n1/public/CCAE:fault-4/220001001@{T}": T - 7200 * S}
     assert told(stream.say(PUBLIC, "occur", T - 7200 * S, now=T + later)) == [outcome]
-
-
-# -- the duration rule ---------------------------------------------------------------------------------------------
-
-KEY = "n1/network/4/81078603"
-RAISED = "0:0:0:10000000"
-
-
-def test_a_link_down_for_longer_than_20_s_is_raised_as_an_occurrence_of_its_own() -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    assert levels(stream) == {KEY: "NotHandleFault"}
-    assert next_deadline(stream.book) == T + 20 * S + 1
-    assert stream.tick(T + 20 * S) == ()
-    assert told(stream.tick(T + 20 * S + 1)) == [(Relevelled, Reason.FAULT_SHOWN)]
-    (fault,) = stream.report().active
-    assert (fault.level, fault.rule, fault.since) == ("PreSeparateNPU", "duration:81078603", T)
-    assert (fault.occurrence, fault.count) == (RAISED, 2)
-    assert entries(stream) == [
-        ("0:0:0:0", 0, None, "NotHandleFault"),
-        (RAISED, 20 * S, None, "PreSeparateNPU"),
-    ]
-    assert next_deadline(stream.book) is None
-
-
-def test_a_raised_link_stays_until_clean_for_longer_than_60_s() -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    stream.tick(T + 21 * S)
-    assert told(stream.say(LINK, "recover", T + 30 * S)) == [(Shown, Reason.FAULT_SHOWN)]
-    assert told(stream.say(LINK, "recover", T + 31 * S)) == [(Ignored, Reason.NOT_ACTIVE)]
-    assert stream.tick(T + 90 * S) == ()
-    assert levels(stream) == {KEY: "PreSeparateNPU"}
-    assert told(stream.tick(T + 90 * S + 1)) == [(Cleared, Reason.FAULT_CLEARED)]
-    assert levels(stream) == {}
-    assert entries(stream) == [
-        ("0:0:0:0", 0, 30 * S, "NotHandleFault"),
-        (RAISED, 20 * S, 90 * S, "PreSeparateNPU"),
-    ]
-
-
-def test_a_link_down_again_before_it_was_clean_is_in_force_at_once() -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    stream.say(LINK, "recover", T + 30 * S)
-    assert told(stream.say(LINK, "occur", T + 50 * S)) == [(Shown, Reason.FAULT_SHOWN)]
-    assert levels(stream) == {KEY: "PreSeparateNPU"}
-    stream.say(LINK, "recover", T + 55 * S)
-    assert told(stream.tick(T + 115 * S)) == []
-    assert told(stream.tick(T + 115 * S + 1)) == [(Cleared, Reason.FAULT_CLEARED)]
-    assert entries(stream) == [
-        ("0:0:0:0", 0, 30 * S, "NotHandleFault"),
-        (RAISED, 20 * S, 115 * S, "PreSeparateNPU"),
-        ("0:0:2:0", 50 * S, 55 * S, "PreSeparateNPU"),
-    ]
-
-
-def test_a_flap_within_20_s_is_cleared_and_never_raised() -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    assert told(stream.say(LINK, "recover", T + 20 * S)) == [(Cleared, Reason.FAULT_CLEARED)]
-    assert stream.tick(T + 3600 * S) == ()
-    assert stream.report().timers == ()
-
-
-def test_the_time_of_a_later_record_fires_the_deadline_before_its_events() -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    changes = stream.say(CHIP, "occur", T + 25 * S)
-    assert told(changes) == [(Relevelled, Reason.FAULT_SHOWN), (Shown, Reason.FAULT_SHOWN)]
-
-
-def test_a_recover_that_repeats_the_occur_time_counts_from_when_it_came() -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    assert told(stream.say(LINK, "recover", T, now=T + 19 * S)) == [(Cleared, Reason.FAULT_CLEARED)]
-    stream.say(LINK, "occur", T + 30 * S)
-    both = stream.say(LINK, "recover", T + 30 * S, now=T + 51 * S)
-    assert told(both) == [(Relevelled, Reason.FAULT_SHOWN), (Shown, Reason.FAULT_SHOWN)]
-
-
-def test_an_outage_read_late_in_one_message_is_judged_by_its_own_times() -> None:
-    short, long = Stream(), Stream()
-    for stream, down in ((short, 10 * S), (long, 21 * S)):
-        pair = (stream.event(LINK, "occur", T), stream.event(LINK, "recover", T + down))
-        stream.take(Decoded(Position(0, 0, 0), NODE, "message-0", pair), T + 50 * S)
-    assert (levels(short), levels(long)) == ({}, {KEY: "PreSeparateNPU"})
-
-
-def test_an_occur_read_after_its_deadline_is_raised_at_once() -> None:
-    stream = Stream()
-    both = stream.say(LINK, "occur", T, now=T + 30 * S)
-    assert told(both) == [(Shown, Reason.FAULT_SHOWN), (Relevelled, Reason.FAULT_SHOWN)]
-
-
-def test_a_base_level_worse_than_the_rules_is_kept_while_the_fault_is_there() -> None:
-    stream = Stream()
-    stream.policy = TinyPolicy(rules={"80E18402": TinyRule("80E18402", 20 * S, 60 * S, "SubHealthFault")})
-    stream.say(CHIP, "occur", T)
-    assert told(stream.tick(T + 21 * S)) == [(Relevelled, Reason.FAULT_SHOWN)]
-    assert levels(stream) == {"n1/chip/4/80E18402": "SeparateNPU"}
-    assert told(stream.say(CHIP, "recover", T + 30 * S)) == [(Relevelled, Reason.FAULT_SHOWN)]
-    assert levels(stream) == {"n1/chip/4/80E18402": "SubHealthFault"}
-    stream.tick(T + 91 * S)
-    assert entries(stream) == [("0:0:0:0", 0, 30 * S, "SeparateNPU")]
-
-
-# -- policy, links, limits -----------------------------------------------------------------------------------------
-
-
-def test_another_policy_rates_what_is_active_and_leaves_the_occurrences() -> None:
-    stream = Stream()
-    stream.say(CHIP, "occur", T)
-    stream.policy = TinyPolicy(digest="two", levels={"80E18402": "RestartNPU"})
-    assert told(stream.tick(T)) == [(Relevelled, Reason.FAULT_SHOWN)]
-    assert (levels(stream), stream.report().policy) == ({"n1/chip/4/80E18402": "RestartNPU"}, "two")
-    assert entries(stream) == [("0:0:0:0", 0, None, "SeparateNPU")]
-    assert stream.tick(T) == ()
-
-
-NO_RULES = TinyPolicy(digest="two", rules={})
-SHORTER = TinyPolicy(digest="two", rules={"81078603": TinyRule("81078603", 5 * S, 8 * S, "SubHealthFault")})
-
-
-@pytest.mark.parametrize(
-    ("policy", "recovered", "at_once", "later"),
-    [
-        (NO_RULES, False, {KEY: "NotHandleFault"}, {KEY: "NotHandleFault"}),
-        (NO_RULES, True, {}, {}),
-        (SHORTER, False, {KEY: "SubHealthFault"}, {KEY: "SubHealthFault"}),
-        (SHORTER, True, {KEY: "SubHealthFault"}, {}),
-    ],
-    ids=["rule gone", "rule gone while up", "rule changed", "rule changed while up"],
-)
-def test_a_raised_fault_follows_the_rule_of_another_policy(
-    policy: TinyPolicy, recovered: bool, at_once: dict[str, str], later: dict[str, str]
-) -> None:
-    stream = Stream()
-    stream.say(LINK, "occur", T)
-    stream.tick(T + 21 * S)
-    if recovered:
-        stream.say(LINK, "recover", T + 22 * S)
-    stream.policy = policy
-    stream.tick(T + 23 * S)
-    assert levels(stream) == at_once
-    stream.tick(T + 30 * S + 1)
-    assert levels(stream) == later
-
-
-def test_a_new_duration_rule_counts_from_when_the_fault_began() -> None:
-    stream = Stream()
-    stream.policy = TinyPolicy(digest="none", rules={})
-    stream.say(LINK, "occur", T)
-    stream.policy = POLICY
-    stream.tick(T + 10 * S)
-    assert next_deadline(stream.book) == T + 20 * S + 1
-    stream.tick(T + 21 * S)
-    stream.say(LINK, "recover", T + 22 * S)
-    assert entries(stream) == [("0:0:0:0", 0, 22 * S, "NotHandleFault"), (RAISED, 20 * S, None, "PreSeparateNPU")]
 
 
 def test_links_follow_events_and_probes() -> None:
@@ -462,120 +303,3 @@ def test_a_timer_with_nothing_left_to_time_goes() -> None:
     again = Stream(NodeBook.from_report(replace(stream.report(), active=(), timers=(replace(timer, event=None),))))
     assert told(again.tick(T + 21 * S)) == [(Ignored, Reason.UNCHANGED)]
     assert (again.report().timers, next_deadline(again.book)) == ((), None)
-
-
-# -- over any stream -----------------------------------------------------------------------------------------------
-
-MOVES = st.lists(
-    st.tuples(
-        st.sampled_from([CHIP, LINK, LINK, PUBLIC, UNKNOWN]),
-        st.sampled_from(["occur", "recover", "occur", "recover", "once"]),
-        st.sampled_from(["4", "5"]),
-        st.integers(0, 70),
-        st.integers(-30, 3),
-    ),
-    max_size=24,
-)
-Moves = list[tuple[Kind, str, str, int, int]]
-COUNTING = TinyPolicy(
-    counts={
-        "80E18402": TinyCount("80E18402", 200 * S, 2, "SubHealthFault", 60 * S),
-        "81078603": TinyCount("81078603", 300 * S, 2, "ManuallySeparateNPU", 90 * S),
-        "8FFFFFFF": TinyCount("8FFFFFFF", 100 * S, 3, "ManuallySeparateNPU"),
-    }
-)
-
-
-def ruled() -> Stream:
-    stream = Stream()
-    stream.policy = COUNTING
-    return stream
-
-
-def messages(moves: Moves) -> list[tuple[Decoded, int]]:
-    stream, now, given = Stream(), T, []
-    for kind, word, where, gap, off in moves:
-        now += gap * S
-        one = stream.event(kind, word, now + off * S, where)
-        given.append((Decoded(Position(0, 0, stream.offset), NODE, f"message-{stream.offset}", (one,)), now))
-        stream.offset += 1
-    return given
-
-
-@settings(max_examples=100, deadline=None)
-@given(MOVES, st.data())
-def test_a_restart_anywhere_equals_no_restart(moves: Moves, data: st.DataObject) -> None:
-    steady, restarted = ruled(), ruled()
-    restarts = data.draw(st.sets(st.integers(0, 24)))
-    for number, (decoded, now) in enumerate(messages(moves)):
-        if number in restarts:
-            restarted.book = NodeBook.from_report(restarted.report())
-        assert restarted.take(decoded, now) == steady.take(decoded, now)
-        assert restarted.report() == steady.report()
-        assert next_deadline(restarted.book) == next_deadline(steady.book)
-
-
-@settings(max_examples=100, deadline=None)
-@given(MOVES, st.integers(0, 23), st.booleans())
-def test_a_message_delivered_again_changes_nothing(moves: Moves, which: int, elsewhere: bool) -> None:
-    stream = ruled()
-    given = messages(moves)
-    for decoded, now in given:
-        stream.take(decoded, now)
-    if not given:
-        return
-    decoded, _ = given[which % len(given)]
-    before = stream.report()
-    if elsewhere:
-        decoded = replace(decoded, position=Position(0, 0, len(given)))
-    stream.take(decoded, before.clock)
-    after = stream.report()
-    assert replace(after, scanned={}) == replace(before, scanned={})
-    assert elsewhere or after == before
-
-
-def test_a_repeated_message_forgets_no_count_while_a_deadline_runs_that_may_bring_one_more() -> None:
-    stream = ruled()
-    moves: Moves = [(LINK, "occur", "4", 0, 0), (CHIP, "occur", "5", 300, 0), (LINK, "recover", "4", 21, 0)]
-    given = messages(moves)
-    for decoded, now in given:
-        stream.take(decoded, now)
-    (counter,) = (one for one in stream.report().counters if one.key.code == LINK[0])
-    assert (counter.times, counter.due, stream.report().clock) == ((T + 20 * S,), T + 320 * S, T + 321 * S)
-    stream.take(replace(given[0][0], position=Position(0, 0, len(given))), stream.report().clock)
-    assert counter in stream.report().counters
-
-
-@settings(max_examples=100, deadline=None)
-@given(MOVES)
-def test_which_device_faults_are_there_depends_on_their_order_alone(moves: Moves) -> None:
-    def there(given: Moves) -> tuple[set[str], set[str]]:
-        stream = Stream()
-        for decoded, now in messages(given):
-            stream.take(decoded, now)
-        held = {str(fault.key) for fault in stream.report().active}
-        return held, {str(timer.key) for timer in stream.report().timers if timer.phase == "up"}
-
-    device = [move for move in moves if move[0] is not PUBLIC]
-    other_times = [(kind, word, where, (gap * 7 + 3) % 71, -off % 5) for kind, word, where, gap, off in device]
-    (one, shown_on), (two, shown_on_too) = there(device), there(other_times)
-    assert one - shown_on == two - shown_on_too
-
-
-@settings(max_examples=60, deadline=None)
-@given(MOVES, st.integers(0, 10))
-def test_changes_fit_any_book_and_the_heaps_stay_in_step(moves: Moves, skip: int) -> None:
-    stream, other = ruled(), NodeBook(NODE)
-    for number, (decoded, now) in enumerate(messages(moves)):
-        for change in stream.take(decoded, now):
-            if number % (skip + 1) == 0:
-                evolve(other, change)
-        running = [timer.due for timer in stream.report().timers if timer.phase != "raised"]
-        running += [one.due for one in stream.report().counters if one.phase == "clean" and one.due]
-        assert next_deadline(stream.book) == (min(running) + 1 if running else None)
-    stream.tick(T + 10_000 * S)  # may raise a link late, which is then shown for its own 900 s
-    stream.tick(T + 20_000 * S)
-    assert stream.report().occurrences == ()
-    assert stream.report().recovered == {}
-    assert all(one.phase != "counting" for one in stream.report().counters)
-    other.report("c", 1, 1, "i")

@@ -249,6 +249,14 @@ def test_recovered_raises_retry_time_once(retry: int, raised: int) -> None:
     assert (left.info.rank_list, left.info.retry_time, left.raised, left.restart_type) == ((), raised, False, None)
 
 
+def test_a_recovered_list_that_readers_have_acted_on_takes_no_further_device() -> None:
+    info, recovery = shown(begun(), ResetInfo())
+    info, recovery = shown(after(recovery, (Signal.CODES_GONE, 10)), info, 10)
+    grown = replace(recovery, devices=(*recovery.devices, ResetDevice(4, 4, N1, 4, ("80C98000",))))
+    again = merge(info, grown, at(20))
+    assert (again.outcome, again.changed, again.info) == (Outcome.UNCHANGED, False, info)
+
+
 def test_what_got_well_before_it_was_shown_is_shown_unrecovered_first() -> None:
     well = after(begun(), (Signal.CODES_GONE, 0))
     info, recorded_once = shown(well, ResetInfo())

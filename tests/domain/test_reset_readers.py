@@ -280,7 +280,7 @@ def play(job: Job, move: tuple[Any, ...]) -> None:
             job.pods[node] = MsrunPod((0, 1, 2, 3) if node == "n1" else (4, 5, 6, 7))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(MOVES, max_size=30))
 def test_in_every_order_training_runs_in_the_end_and_is_not_restarted_more_often_than_told(
     moves: list[tuple[Any, ...]],

@@ -72,9 +72,7 @@ def test_every_folder_of_the_agent_is_on_the_map_and_every_room_of_the_domain_to
 def _said(*words: str, code: int | None = 0) -> list[str]:
     """Standard output of the command, which ends with `code` (None: with 0, or 1 for what it found)."""
     program = "from agent.app.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, cwd=ROOT, check=False, timeout=30
-    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, cwd=ROOT, check=False)
     assert done.returncode in ((0, 1) if code is None else (code,)), done.stderr
     return done.stdout.decode().splitlines()
 

@@ -23,7 +23,7 @@ from agent.wire.report import decode
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
 REQUEST, SEPARATE, MILD = "80BB8003", "80E18402", "80818200"
 """No frequency rule counts the first, and ClusterD's counting is off: it comes again and again to the same device."""
-KILLS = 7
+KILLS = 4
 PIECES = KILLS + 1
 MILD_FAULTS = 20
 """Occurs and recovers in each piece, so that a kill may fall in the middle of reading."""

@@ -6,13 +6,13 @@ The one rule: what a reader of docs/deploy.md is told about rights and pods is l
 import copy
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import yaml
+from manifests import DEPLOY, FILES, WORKLOADS, config_text, documents, filled, named, objects, of_kind, pods, role_of
 from pydantic import BaseModel
 
 from agent import __version__
@@ -20,55 +20,6 @@ from agent.app.cli.verbs import cli
 from agent.app.settings import Settings, load_settings, settings_from
 from agent.domain.vocab import Mode
 from agent.errors import BadUsage
-
-ROOT = Path(__file__).resolve().parents[2]
-DEPLOY = ROOT / "deploy"
-FILES = sorted(DEPLOY.rglob("*.yaml"))
-WORKLOADS = {"DaemonSet", "Deployment", "Job"}
-ACCOUNT = "fault-agent-coordinator"
-
-
-def documents(path: Path) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
-
-
-def objects() -> Iterator[tuple[Path, dict[str, Any]]]:
-    for path in FILES:
-        if path.name != "kustomization.yaml":
-            for one in documents(path):
-                yield path, one
-
-
-def of_kind(*kinds: str) -> list[dict[str, Any]]:
-    return [one for _, one in objects() if one["kind"] in kinds]
-
-
-def pods() -> list[Any]:
-    return [pytest.param(one["spec"]["template"], id=one["metadata"]["name"]) for one in of_kind(*WORKLOADS)]
-
-
-def named(kind: str, name: str) -> dict[str, Any]:
-    found = [one for one in of_kind(kind) if one["metadata"]["name"] == name]
-    assert len(found) == 1
-    return found[0]
-
-
-def config_text() -> str:
-    return str(named("ConfigMap", "fault-agent-settings")["data"]["config.yaml"])
-
-
-def filled(text: str) -> dict[str, Any]:
-    raw: dict[str, Any] = yaml.safe_load(text)
-    raw["cluster"]["id"] = "prod-a"
-    raw["kafka"]["bootstrap_servers"] = "kafka-0:9092"
-    return raw
-
-
-def role_of(template: dict[str, Any]) -> list[str]:
-    (container,) = template["spec"]["containers"]
-    arguments: list[str] = container["args"]
-    return arguments
-
 
 # --- files ---------------------------------------------------------------------------------------------------------
 
@@ -392,128 +343,3 @@ def test_two_coordinators_stand_apart_and_one_of_them_survives_a_drain() -> None
     assert budget["spec"]["minAvailable"] == 1
     for selector in (rule["labelSelector"], budget["spec"]["selector"], workload["spec"]["selector"]):
         assert selector["matchLabels"].items() <= labels.items()
-
-
-# --- rights ----------------------------------------------------------------------------------------------------------
-
-
-def test_only_the_coordinator_has_a_token() -> None:
-    tokens = {
-        one["metadata"]["name"]: (
-            one["spec"]["template"]["spec"]["serviceAccountName"],
-            one["spec"]["template"]["spec"]["automountServiceAccountToken"],
-        )
-        for one in of_kind(*WORKLOADS)
-    }
-    assert tokens == {
-        "fault-agent-node": ("fault-agent-node", False),
-        "fault-agent-coordinator": ("fault-agent-coordinator", True),
-        "fault-agent-topics": ("fault-agent-node", False),
-    }
-    assert {one["metadata"]["name"]: one["automountServiceAccountToken"] for one in of_kind("ServiceAccount")} == {
-        "fault-agent-node": False,
-        "fault-agent-coordinator": False,
-    }
-
-
-def test_every_binding_is_for_the_coordinator_alone() -> None:
-    bindings = of_kind("RoleBinding", "ClusterRoleBinding")
-    assert len(bindings) == 6
-    assert all(
-        one["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "fault-agent"}] for one in bindings
-    )
-
-
-def test_no_rule_reaches_beyond_the_kinds_and_verbs_that_are_used() -> None:
-    allowed = {
-        ("", "pods"): {"get", "list", "watch"},
-        ("", "nodes"): {"get", "list", "watch"},
-        ("scheduling.volcano.sh", "podgroups"): {"get", "list", "watch"},
-        ("", "configmaps"): {"get", "list", "watch", "create", "update", "delete"},
-        ("events.k8s.io", "events"): {"create", "patch"},
-        ("coordination.k8s.io", "leases"): {"get", "create", "update"},
-    }
-    for role in of_kind("Role", "ClusterRole"):
-        for rule in role["rules"]:
-            assert rule.keys() <= {"apiGroups", "resources", "resourceNames", "verbs"}
-            for group in rule["apiGroups"]:
-                for resource in rule["resources"]:
-                    assert set(rule["verbs"]) <= allowed[group, resource]
-
-
-def test_a_document_of_others_is_changed_by_none_of_the_rights_that_observe_mode_has() -> None:
-    base = [one for path, one in objects() if path.parent == DEPLOY / "base" and one["kind"] in ("Role", "ClusterRole")]
-    changing = [
-        (role["kind"], role["metadata"].get("namespace"), rule.get("resourceNames"), rule["verbs"])
-        for role in base
-        for rule in role["rules"]
-        if "configmaps" in rule["resources"] and not set(rule["verbs"]) <= {"get", "list", "watch"}
-    ]
-    assert changing == [
-        ("Role", "fault-agent", ["fault-agent-cluster", "fault-agent-rails"], ["update"]),
-        ("Role", "fault-agent", None, ["create"]),
-    ]
-
-
-def test_the_named_rights_are_for_the_names_in_the_settings() -> None:
-    settings = settings_from(filled(config_text()), "config.yaml")
-    names = {
-        (role["metadata"].get("namespace"), resource, name)
-        for role in of_kind("Role", "ClusterRole")
-        for rule in role["rules"]
-        for resource in rule["resources"]
-        for name in rule.get("resourceNames", ())
-    }
-    assert names == {
-        (settings.namespace, "leases", settings.lease.name),
-        (settings.namespace, "configmaps", "fault-agent-cluster"),
-        (settings.namespace, "configmaps", "fault-agent-rails"),
-        (settings.documents.vcjob_fault_npu_cm.namespace, "configmaps", "vcjob-fault-npu-cm"),
-        (settings.documents.job_reschedule_reason.namespace, "configmaps", "job-reschedule-reason"),
-    }
-
-
-# --- image -----------------------------------------------------------------------------------------------------------
-
-
-def instructions() -> list[tuple[str, str]]:
-    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    return [
-        (word, rest) for word, _, rest in (line.partition(" ") for line in lines if line and not line.startswith("#"))
-    ]
-
-
-def test_the_image_stands_on_a_named_python_and_fetches_nothing_but_the_lock() -> None:
-    assert ("ARG", "PYTHON=python:3.11-slim") in instructions()
-    assert [rest for word, rest in instructions() if word == "FROM"] == ["${PYTHON} AS build", "${PYTHON}"]
-    runs = [json.loads(rest) for word, rest in instructions() if word == "RUN"]
-    pip = ["/opt/fault-agent/bin/python", "-m", "pip"]
-    assert runs == [
-        ["python", "-m", "venv", "/opt/fault-agent"],
-        [*pip, "install", "--only-binary=:all:", "--require-hashes", "-r", "requirements.lock"],
-        [*pip, "install", "--no-index", "--no-deps", "--no-build-isolation", "."],
-        [*pip, "uninstall", "--yes", "pip", "setuptools"],
-    ]
-    assert {word for word, _ in instructions()} == {
-        "ARG", "FROM", "WORKDIR", "ENV", "RUN", "COPY", "USER", "ENTRYPOINT", "CMD",
-    }  # fmt: skip
-
-
-def test_the_image_runs_the_command_itself_as_a_numbered_user() -> None:
-    last = dict(instructions())
-    assert last["USER"] == "10001:10001"
-    assert json.loads(last["ENTRYPOINT"]) == ["fault-agent"]
-
-
-def test_the_image_copies_what_the_build_context_lets_through() -> None:
-    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
-    let_through = {line.removeprefix("!") for line in ignored if line.startswith("!")}
-    copied = {
-        source
-        for word, rest in instructions()
-        if word == "COPY" and not rest.startswith("--from")
-        for source in rest.split()[:-1]
-    }
-    assert copied == let_through
-    assert "*" in ignored
-    assert all((ROOT / source).exists() for source in copied)

@@ -28,7 +28,6 @@ def _run(command: Sequence[str | Path], folder: Path) -> subprocess.CompletedPro
         text=True,
         encoding="utf-8",
         check=False,
-        timeout=LIMIT_S,
     )
 
 

@@ -243,7 +243,7 @@ WORDS = st.sampled_from([*KEYS, *VALUES, *":-[]{},?&*|>%#"])
 YAML_LIKE = st.lists(WORDS | st.just("\n  ") | st.just(": "), max_size=40).map(lambda words: " ".join(words).encode())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(NAMES, st.binary(max_size=80) | st.text(max_size=80).map(str.encode) | YAML_LIKE)
 def test_any_bytes_give_a_policy_or_a_named_mistake(name: str, data: bytes) -> None:
     try:
@@ -264,7 +264,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(NAMES, TREES, st.booleans())
 def test_any_yaml_or_json_gives_a_policy_or_named_mistakes_and_never_more(
     name: str, value: object, as_json: bool

@@ -1,10 +1,11 @@
 """Events for people: once each, bounded, never in the way."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from scriptedkube import ScriptedKube, answer, refusal, scripted
+from scriptedkube import PATIENT_S, ScriptedKube, answer, refusal, scripted
 
 from agent.adapters.kube.announcer import REMEMBERED, WAITING_LIMIT, KubeAnnouncer
 from agent.adapters.kube.client import KubeClient
@@ -23,14 +24,28 @@ def uid_of(kind: str, namespace: str, name: str) -> str:
     return f"uid-{name}"
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.adapters.kube.announcer.SEND_SECONDS", PATIENT_S)
+
+
 def announcer(client: KubeClient) -> KubeAnnouncer:
-    return KubeAnnouncer(client, lambda: Millis(1767225600042), "coordinator-0", uid_of=uid_of)
+    return KubeAnnouncer(client, lambda: Millis(1767225600042), "coordinator-0", uid_of=uid_of, behind_s=0.0)
+
+
+@asynccontextmanager
+async def announcing(client: KubeClient) -> AsyncIterator[KubeAnnouncer]:
+    """All that is announced within has been sent or given up when it ends."""
+    words = announcer(client)
+    words.start()
+    yield words
+    await words.close(PATIENT_S)
 
 
 async def test_an_announcement_becomes_an_event_beside_its_object(pair: Pair) -> None:
     server, client = pair
     server.answers(answer({}, 201))
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce("Pod", "train", "demo-0", "NoRank", "no rank for 0", True)
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("POST", "/apis/events.k8s.io/v1/namespaces/train/events")
@@ -58,7 +73,7 @@ async def test_an_announcement_becomes_an_event_beside_its_object(pair: Pair) ->
 async def test_each_kind_is_named_with_its_version(pair: Pair, kind: str, version: str) -> None:
     server, client = pair
     server.answers(answer({}, 201))
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce(kind, "", "x", "R", "n", False)
     body = server.asked[0].body
     assert body["regarding"] == {"kind": kind, "apiVersion": version, "name": "x", "uid": "uid-x"}
@@ -68,7 +83,7 @@ async def test_each_kind_is_named_with_its_version(pair: Pair, kind: str, versio
 async def test_the_same_again_makes_no_second_event_but_its_count_grows_by_doubling(pair: Pair) -> None:
     server, client = pair
     server.answers(*[answer({}, 201)] * 10)
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         for _ in range(9):
             await words.announce("Node", "", "n1", "Held", "code 80E18402", True)
     assert [asked.method for asked in server.asked] == ["POST", "PATCH", "PATCH", "PATCH"]
@@ -80,7 +95,7 @@ async def test_the_same_again_makes_no_second_event_but_its_count_grows_by_doubl
 async def test_another_note_is_another_event(pair: Pair) -> None:
     server, client = pair
     server.answers(*[answer({}, 201)] * 3)
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce("Node", "", "n1", "Held", "one", True)
         await words.announce("Node", "", "n1", "Held", "two", True)
         await words.announce("Node", "", "n2", "Held", "one", True)
@@ -90,7 +105,7 @@ async def test_another_note_is_another_event(pair: Pair) -> None:
 async def test_what_an_earlier_process_said_is_counted_and_not_said_again(pair: Pair) -> None:
     server, client = pair
     server.answers(refusal(409, "already exists"), answer({}))
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce("Node", "", "n1", "Held", "x", True)
     assert [asked.method for asked in server.asked] == ["POST", "PATCH"]
     assert words.tally.sent == 1
@@ -99,7 +114,7 @@ async def test_what_an_earlier_process_said_is_counted_and_not_said_again(pair: 
 async def test_an_event_the_server_has_forgotten_is_made_anew_with_its_count(pair: Pair) -> None:
     server, client = pair
     server.answers(answer({}, 201), refusal(404), answer({}, 201))
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce("Node", "", "n1", "Held", "x", True)
         await words.announce("Node", "", "n1", "Held", "x", True)
     assert [asked.method for asked in server.asked] == ["POST", "PATCH", "POST"]
@@ -109,7 +124,7 @@ async def test_an_event_the_server_has_forgotten_is_made_anew_with_its_count(pai
 async def test_a_refusal_is_counted_and_the_next_is_sent(pair: Pair) -> None:
     server, client = pair
     server.answers(refusal(403, "no right"), answer({}, 201))
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce("Node", "", "n1", "Held", "x", True)
         await words.announce("Node", "", "n2", "Held", "x", True)
     assert (words.tally.sent, words.tally.failed) == (1, 1)
@@ -139,7 +154,7 @@ async def test_memory_of_what_was_said_is_bounded_and_the_oldest_goes_first(pair
 async def test_long_words_are_cut_to_what_the_server_takes(pair: Pair) -> None:
     server, client = pair
     server.answers(answer({}, 201))
-    async with announcer(client) as words:
+    async with announcing(client) as words:
         await words.announce("Pod", "train", "p" * 253, "R" * 500, "é" * 2000, True)
     body = server.asked[0].body
     assert (len(body["reason"]), len(body["note"].encode())) == (128, 1024)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from scriptedkube import ScriptedKube, answer, event, kubeconfig, refusal, scripted, thing
+from scriptedkube import PATIENT_S, ScriptedKube, answer, event, kubeconfig, refusal, scripted, thing
 
 from agent.adapters.kube.access import KubeSettings
 from agent.adapters.kube.client import KubeClient, connect
@@ -82,10 +82,10 @@ async def test_a_429_is_waited_for_as_long_as_it_asks(pair: Pair) -> None:
 
 async def test_a_429_that_asks_for_more_time_than_there_is_is_raised_with_it(pair: Pair) -> None:
     server, client = pair
-    server.answers(refusal(429, "slow down", {"Retry-After": "30"}))
+    server.answers(refusal(429, "slow down", {"Retry-After": "90"}))
     with pytest.raises(Throttled) as caught:
         await client.call("get", CONFIG_MAPS, "a", "b")
-    assert caught.value.retry_after == 30.0
+    assert caught.value.retry_after == 90.0
     assert server.slept == []
 
 
@@ -109,14 +109,14 @@ class TestStream:
     async def test_lines_come_whole_however_they_are_cut_on_the_way(self, pair: Pair) -> None:
         server, client = pair
         server.answers(server.stream(b'{"a":', b"1}\n\n{", b'"b":2}\n{"c"', b":3}\n"))
-        async with client.stream(PODS, "", {"watch": "1"}, 5) as lines:
+        async with client.stream(PODS, "", {"watch": "1"}, PATIENT_S) as lines:
             assert [line async for line in lines] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
     async def test_a_line_may_be_as_long_as_an_object_with_escapes(self, pair: Pair) -> None:
         server, client = pair
         long = b'"' + b"\\u003c" * 1_048_576 + b'"'
         server.answers(server.stream(long + b"\n"))
-        async with client.stream(PODS, "", {}, 5) as lines:
+        async with client.stream(PODS, "", {}, PATIENT_S) as lines:
             assert [len(line) async for line in lines] == [6 * 1_048_576 + 2]
 
     async def test_a_cut_stream_gives_its_whole_lines_and_is_unavailable(self, pair: Pair) -> None:
@@ -124,7 +124,7 @@ class TestStream:
         server.answers(server.stream(event("ADDED", thing("x", "1")), then="cut"))
         got: list[bytes] = []
         with pytest.raises(Unavailable, match="broke"):
-            await self.read(client, got, 5)
+            await self.read(client, got, PATIENT_S)
         assert len(got) == 1
 
     async def test_a_silent_stream_is_unavailable(self, pair: Pair) -> None:
@@ -137,7 +137,7 @@ class TestStream:
         server, client = pair
         server.answers(refusal(403, "forbidden"))
         with pytest.raises(Refused) as caught:
-            await self.read(client, [], 5)
+            await self.read(client, [], PATIENT_S)
         assert caught.value.hint == 'grant verb watch on pods (apiGroups [""]) in all namespaces'
 
     async def test_a_401_is_tried_once_more_here_too(self, pair: Pair, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ class TestStream:
         kubeconfig(tmp_path / "kubeconfig", server.url, {"token": "t2"})
         server.answers(refusal(401), server.stream(b"{}\n"))
         got: list[bytes] = []
-        await self.read(client, got, 5)
+        await self.read(client, got, PATIENT_S)
         assert got == [b"{}"]
 
     async def read(self, client: KubeClient, into: list[bytes], seconds: float) -> None:
@@ -154,36 +154,40 @@ class TestStream:
                 into += [line]
 
 
+def patient(path: Path) -> KubeSettings:
+    return KubeSettings(path, request_seconds=PATIENT_S, connect_seconds=PATIENT_S)
+
+
 class TestConnect:
     async def test_the_server_is_asked_for_its_version(self, tmp_path: Path) -> None:
         async with scripted(tmp_path) as (server, _):
             server.answers(answer({"gitVersion": "v1.34.3"}))
-            async with await connect(KubeSettings(tmp_path / "kubeconfig")):
+            async with await connect(patient(tmp_path / "kubeconfig")):
                 assert [asked.path for asked in server.asked] == ["/version"]
 
     async def test_credentials_that_are_not_accepted_are_no_start(self, tmp_path: Path) -> None:
         async with scripted(tmp_path) as (server, _):
             server.answers(refusal(401, "Unauthorized"))
             with pytest.raises(CannotRun, match="does not accept these credentials"):
-                await connect(KubeSettings(tmp_path / "kubeconfig"))
+                await connect(patient(tmp_path / "kubeconfig"))
 
     async def test_an_unreachable_server_is_unavailable(self, tmp_path: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             path = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free.getsockname()[1]}")
             with pytest.raises(Unavailable, match="cannot be reached"):
-                await connect(KubeSettings(path))
+                await connect(patient(path))
 
     async def test_a_server_that_speaks_no_tls_is_no_start(self, tmp_path: Path) -> None:
         async with scripted(tmp_path) as (server, _):
             path = kubeconfig(tmp_path / "kubeconfig", server.url.replace("http:", "https:"))
             with pytest.raises(CannotRun, match="TLS with"):
-                await connect(KubeSettings(path))
+                await connect(patient(path))
 
     async def test_a_cancelled_start_leaves_nothing_open(self, tmp_path: Path) -> None:
         async with scripted(tmp_path) as (server, _):
             server.answers(server.silent())
-            starting = asyncio.ensure_future(connect(KubeSettings(tmp_path / "kubeconfig")))
+            starting = asyncio.ensure_future(connect(patient(tmp_path / "kubeconfig")))
             await server.was_asked.wait()
             starting.cancel()
             with pytest.raises(asyncio.CancelledError):

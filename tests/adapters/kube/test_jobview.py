@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from scriptedkube import ScriptedKube, event, page, refusal, scripted, thing
+from scriptedkube import PATIENT_S, ScriptedKube, event, page, refusal, scripted, thing
+from virtualtime import leap
 
 from agent.adapters.kube.client import KubeClient
 from agent.adapters.kube.jobview import KubeJobView, trimmed, usual_kinds
@@ -34,18 +35,26 @@ def test_the_usual_kinds_are_pods_nodes_podgroups_and_configmaps() -> None:
 async def test_a_snapshot_waits_for_every_list(pair: Pair) -> None:
     server, client = pair
     server.answers(page([thing("a", "1")], more="next"))
-    async with KubeJobView(client, PODS_ONLY, complete_seconds=0.1) as view:
+    # Sooner than the second page is given up.
+    async with KubeJobView(client, PODS_ONLY, complete_seconds=PATIENT_S / 2) as view:
+        asked = asyncio.create_task(view.snapshot())
+        while view.get("Pod", "train", "a") is None:
+            await view.wait(PATIENT_S)
+        leap(PATIENT_S / 2)
         with pytest.raises(Unavailable, match="not all read: pods: the list is not complete yet"):
-            await view.snapshot()
+            await asked
         assert not view.complete
 
 
 async def test_a_snapshot_without_the_right_says_so(pair: Pair) -> None:
     server, client = pair
-    server.answers(*[refusal(403, "forbidden")] * 50)
-    async with KubeJobView(client, PODS_ONLY, complete_seconds=2.0) as view:
+    server.answers(refusal(403, "forbidden"))
+    async with KubeJobView(client, PODS_ONLY, complete_seconds=PATIENT_S) as view:
+        asked = asyncio.create_task(view.snapshot())
+        await server.has_slept.wait()
+        leap(PATIENT_S)
         with pytest.raises(Refused, match="grant verb list on pods"):
-            await view.snapshot()
+            await asked
 
 
 async def test_a_kind_that_is_not_served_is_a_finding_and_the_rest_goes_on(pair: Pair) -> None:
@@ -74,7 +83,7 @@ async def test_after_the_snapshot_come_single_changes_each_object_once(pair: Pai
     )
     async with KubeJobView(client, PODS_ONLY) as view:
         while view.get("Pod", "train", "c") is None:
-            await view.wait(5)
+            await view.wait(PATIENT_S)
             await asyncio.sleep(0)
         changes = view.changes()
         assert [(what, kind, item["metadata"]["name"]) for what, kind, item in changes] == [
@@ -106,7 +115,7 @@ async def test_an_object_nested_without_end_is_a_finding_and_what_was_known_of_i
     )
     async with KubeJobView(client, PODS_ONLY) as view:
         while view.get("Pod", "train", "d") is None:
-            await view.wait(5)
+            await view.wait(PATIENT_S)
             await asyncio.sleep(0)
         objects, findings = await view.snapshot()
         assert [(one["metadata"]["name"], one["metadata"]["resourceVersion"]) for one in objects] == [
@@ -137,7 +146,7 @@ async def test_what_is_not_kept_is_neither_shown_nor_told(pair: Pair) -> None:
     view = KubeJobView(client, PODS_ONLY, keep=lambda item: str(item["metadata"]["name"]).startswith("rings-config-"))
     async with view:
         while view.get("Pod", "train", "rings-config-y") is None:
-            await view.wait(5)
+            await view.wait(PATIENT_S)
             await asyncio.sleep(0)
         assert [item["metadata"]["name"] for _, _, item in view.changes()] == ["rings-config-x", "rings-config-y"]
 
@@ -151,7 +160,7 @@ async def test_an_object_that_is_no_longer_kept_is_gone(pair: Pair) -> None:
     view = KubeJobView(client, PODS_ONLY, keep=lambda item: bool(item.get("data")))
     async with view:
         while view.get("Pod", "train", "a") is not None or not view.complete:
-            await view.wait(5)
+            await view.wait(PATIENT_S)
             await asyncio.sleep(0)
         assert [what for what, _, _ in view.changes()] == ["gone"]
 
@@ -180,9 +189,13 @@ async def test_troubles_name_the_kind_that_is_not_up_to_date(pair: Pair) -> None
 async def test_a_watch_that_fails_by_a_fault_of_ours_is_not_passed_over(pair: Pair) -> None:
     server, client = pair
     server.answers(page([{"metadata": 5}], "9"))
-    async with KubeJobView(client, PODS_ONLY, complete_seconds=0.1) as view:
+    async with KubeJobView(client, PODS_ONLY, complete_seconds=PATIENT_S) as view:
+        (watching,) = (task for task in asyncio.all_tasks() if task.get_name() == "kube-watch-pods")
+        asked = asyncio.create_task(view.snapshot())
+        await asyncio.wait([watching])
+        leap(PATIENT_S)
         with pytest.raises(Unavailable):
-            await view.snapshot()
+            await asked
         with pytest.raises(AttributeError):
             await view.changed()
 

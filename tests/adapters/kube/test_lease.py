@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scriptedkube import ScriptedKube, answer, refusal, scripted
+from scriptedkube import PATIENT_S, ScriptedKube, answer, refusal, scripted
 
 from agent.adapters.kube.client import KubeClient
 from agent.adapters.kube.lease import KubeLease
@@ -45,9 +45,9 @@ async def test_a_renewal_keeps_what_others_added_and_when_it_was_acquired(pair: 
     server, client = pair
     server.answers(answer(STORED), answer(STORED))
     lease = KubeLease(client, "ns", "l")
-    state = await lease.read(5)
+    state = await lease.read(PATIENT_S)
     assert state == STATE
-    await lease.write(replace(state, renewed="2026-01-01T00:00:02.000000Z"), 5)
+    await lease.write(replace(state, renewed="2026-01-01T00:00:02.000000Z"), PATIENT_S)
     body = server.asked[1].body
     assert body["metadata"]["labels"] == {"kept": "1"}
     assert "managedFields" not in body["metadata"]
@@ -59,8 +59,8 @@ async def test_a_new_holder_acquires_it_now(pair: Pair) -> None:
     server, client = pair
     server.answers(answer(STORED), answer(STORED))
     lease = KubeLease(client, "ns", "l")
-    state = await lease.read(5)
-    await lease.write(replace(state, holder="b", term=4, renewed="2026-01-01T00:00:20.000000Z"), 5)
+    state = await lease.read(PATIENT_S)
+    await lease.write(replace(state, holder="b", term=4, renewed="2026-01-01T00:00:20.000000Z"), PATIENT_S)
     spec = server.asked[1].body["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("b", 4)
     assert spec["acquireTime"] == "2026-01-01T00:00:20.000000Z"
@@ -71,15 +71,15 @@ async def test_a_lease_that_is_gone_is_a_conflict_and_a_missing_namespace_is_nam
     server.answers(refusal(404), refusal(404))
     lease = KubeLease(client, "ns", "l")
     with pytest.raises(Conflict, match="gone"):
-        await lease.write(STATE, 5)
+        await lease.write(STATE, PATIENT_S)
     with pytest.raises(Refused, match="no namespace ns"):
-        await lease.write(replace(STATE, version=""), 5)
+        await lease.write(replace(STATE, version=""), PATIENT_S)
 
 
 async def test_a_lease_with_empty_fields_is_nobodys(pair: Pair) -> None:
     server, client = pair
     server.answers(answer({"metadata": {"resourceVersion": "5"}, "spec": {}}))
-    assert await KubeLease(client, "ns", "l").read(5) == LeaseState("", 0, "5", 0, "")
+    assert await KubeLease(client, "ns", "l").read(PATIENT_S) == LeaseState("", 0, "5", 0, "")
 
 
 async def test_a_name_that_leads_elsewhere_is_refused(pair: Pair) -> None:

@@ -227,10 +227,10 @@ async def test_a_missing_right_is_kept_as_the_error_and_asked_for_again(pair: Pa
 
 async def test_a_throttled_list_waits_as_long_as_it_is_asked_to(pair: Pair) -> None:
     server, _ = pair
-    server.answers(refusal(429, "slow", {"Retry-After": "7"}), page([], "9"))
+    server.answers(refusal(429, "slow", {"Retry-After": "45"}), page([], "9"))
     async with following(pair) as follow:
         assert await follow.next() == [LISTED]
-    assert server.slept == [7.0]
+    assert server.slept == [45.0]
 
 
 async def test_a_kind_that_is_not_served_has_no_objects_and_is_looked_for_each_minute(pair: Pair) -> None:

@@ -4,61 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, a_group, a_node, a_pod, an_ascend_job, the_demo
+from kubebuilders import DEMO_JOB, DEMO_UID, a_config_map, a_group, a_pod, an_ascend_job, the_demo
+from placements import LABELS, SEPARATE, VCJOB, Task, demo, evict_all, new_pod, records, replace_pod, retries
 from rig import Rig
 
 from agent.domain.vocab import Reason
-
-VCJOB = "volcano-system/vcjob-fault-npu-cm"
-RECORDS = "mindx-dl/job-reschedule-reason"
-LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3"}
-SEPARATE = "80E18402"
-Task = tuple[str, str, str, str]
-
-
-def demo(**labels: str) -> Rig:
-    return Rig(the_demo({**LABELS, **labels}))
-
-
-def new_pod(name: str = "demo-0", *, number: int = 2, node: str = "n3", **given: Any) -> dict[str, Any]:
-    given.setdefault("labels", LABELS)
-    return a_pod(name, uid=f"uid-{name}-{number}", node=node, **given)
-
-
-def replace_pod(rig: Rig, at: float, name: str = "demo-0", **given: Any) -> None:
-    """The pod is deleted, and five seconds later another is placed."""
-    rig.delete("Pod", "train", name, at)
-    rig.apply(new_pod(name, **given), at + 5)
-    rig.tick(at + 6)
-
-
-def evict_all(rig: Rig, at: float, number: int = 2) -> None:
-    """Every pod of the job goes, and all are placed again, one after the other."""
-    for name in ("demo-0", "demo-1"):
-        rig.delete("Pod", "train", name, at)
-    for step, name in enumerate(("demo-0", "demo-1")):
-        rig.apply(new_pod(name, number=number, node=f"n{3 + step}", rank_index=step), at + 5 + step)
-    rig.tick(at + 10)
-
-
-async def records(rig: Rig, job: str = DEMO_JOB) -> tuple[int, list[list[Task]]]:
-    """Total, and the tasks of each record, newest first; 0 and nothing when there is none."""
-    data = await rig.data(RECORDS)
-    if data is None:
-        return 0, []
-    found = json.loads(data["recent-reschedule-records"])[job]
-    tasks = [
-        [(t["RescheduleReason"], t["PodName"], t["NodeName"], t["NodeRankIndex"]) for t in record["ReasonOfTask"]]
-        for record in found["RescheduleRecords"]
-    ]
-    return found["TotalRescheduleTimes"], tasks
-
-
-async def retries(rig: Rig, job: str = DEMO_JOB) -> int | None:
-    data = await rig.data(VCJOB)
-    assert data is not None
-    entry = json.loads(data["remain-retry-times"]).get(job)
-    return None if entry is None else entry["Times"]
 
 
 async def test_only_the_pods_that_were_hit_are_named_when_all_are_replaced() -> None:
@@ -118,26 +68,6 @@ async def test_the_total_goes_on_from_what_the_document_already_holds() -> None:
     )
 
 
-async def test_a_job_made_anew_under_the_same_name_counts_on_and_gets_its_retries_back() -> None:
-    rig = demo()
-    for pod in (0, 1):
-        rig.apply(a_pod(f"demo-{pod}", node=f"n{pod + 1}", rank_index=pod, phase="Failed", labels=LABELS), 1 + pod)
-    evict_all(rig, 10)
-    for name in ("demo-0", "demo-1"):
-        rig.delete("Pod", "train", name, 50)
-    rig.delete("PodGroup", "train", DEMO_JOB.partition("/")[2], 51)
-    rig.apply(a_group(labels=LABELS, owner_uid="other-uid"), 60)
-    for step in (0, 1):
-        rig.apply(new_pod(f"demo-{step}", number=3, node=f"n{1 + step}", rank_index=step), 61)
-    rig.fault(SEPARATE, 70)
-    evict_all(rig, 80, number=4)
-    await rig.run()
-    total, found = await records(rig)
-    assert total == 2
-    assert found[0] == [("CardUnhealthy", "demo-0", "n1", "0")]
-    assert await retries(rig) == 3
-
-
 @pytest.mark.parametrize("first", ["pod", "fault"])
 async def test_a_card_outranks_the_failed_pod_whichever_is_read_first(first: str) -> None:
     rig = demo()
@@ -152,48 +82,6 @@ async def test_a_card_outranks_the_failed_pod_whichever_is_read_first(first: str
     await rig.run()
     assert await records(rig) == (1, [[("CardUnhealthy", "demo-0", "n1", "0")]])
     assert await retries(rig) == 3
-
-
-async def test_failed_pods_alone_cost_one_retry_for_all_of_them() -> None:
-    rig = demo()
-    for pod in (0, 1):
-        rig.apply(a_pod(f"demo-{pod}", node=f"n{pod + 1}", rank_index=pod, phase="Failed", labels=LABELS), 1 + pod)
-    evict_all(rig, 10)
-    await rig.run()
-    assert await records(rig) == (1, [[("pod-failed", "demo-0", "n1", "0"), ("pod-failed", "demo-1", "n2", "1")]])
-    assert await retries(rig) == 2
-
-
-async def test_a_failed_pod_beside_a_broken_card_costs_no_retry() -> None:
-    rig = demo()
-    rig.fault(SEPARATE)
-    rig.apply(a_pod("demo-1", node="n2", rank_index=1, phase="Failed", labels=LABELS), 1)
-    evict_all(rig, 10)
-    await rig.run()
-    assert await records(rig) == (1, [[("CardUnhealthy", "demo-0", "n1", "0"), ("pod-failed", "demo-1", "n2", "1")]])
-    assert await retries(rig) == 3
-
-
-async def test_retries_do_not_go_below_none() -> None:
-    rig = demo(**{"fault-retry-times": "1"})
-    labels = {**LABELS, "fault-retry-times": "1"}
-    for number, uid in ((2, "uid-demo-0"), (3, "uid-demo-0-2")):
-        at = number * 20
-        rig.apply(a_pod("demo-0", uid=uid, phase="Failed", labels=labels), at)
-        replace_pod(rig, at + 5, number=number, node="n1", labels=labels)
-    await rig.run()
-    assert (await records(rig))[0] == 2
-    assert await retries(rig) == 0
-
-
-async def test_a_failed_pod_of_a_job_without_retries_is_no_reason() -> None:
-    rig = demo(**{"fault-retry-times": "0"})
-    labels = {**LABELS, "fault-retry-times": "0"}
-    rig.apply(a_pod("demo-0", phase="Failed", labels=labels), 1)
-    replace_pod(rig, 10, labels=labels)
-    await rig.run()
-    assert await records(rig) == (0, [])
-    assert await retries(rig) == 0
 
 
 async def test_a_pod_gone_a_moment_before_its_fault_is_read_is_still_the_one_that_was_hit() -> None:
@@ -265,68 +153,6 @@ async def test_a_job_that_ends_leaves_no_record() -> None:
     assert await records(rig) == (0, [])
 
 
-async def test_a_deleted_job_leaves_remain_retry_times_and_its_ledger_goes() -> None:
-    rig = demo()
-    rig.tick(0)
-    for name in ("demo-0", "demo-1"):
-        rig.delete("Pod", "train", name, 10)
-    rig.delete("PodGroup", "train", DEMO_JOB.partition("/")[2], 11)
-    rig.tick(12)
-    await rig.run()
-    assert await retries(rig) is None
-    assert await rig.data(f"train/fault-agent-job-{DEMO_JOB.partition('/')[2]}") is None
-
-
-async def test_a_job_deleted_while_nobody_looked_leaves_remain_retry_times_too() -> None:
-    rig = demo()
-    rig.tick(0)
-    await rig.run()
-    later = Rig([a_node("n1"), a_node("n2")], disk=rig.disk)
-    later.tick(100)
-    await later.run()
-    assert await retries(later) is None
-
-
-async def test_a_job_of_somebody_else_in_remain_retry_times_stays() -> None:
-    rig = demo()
-    theirs = '{"other/job-1":{"UUID":"u","Times":2}}'
-    document = {"fault-node": "", "remain-retry-times": theirs}
-    rig.apply(a_config_map("vcjob-fault-npu-cm", document, namespace="volcano-system"), 0)
-    rig.tick(1)
-    rig.fault(SEPARATE, 2)
-    rig.tick(3)
-    await rig.run()
-    assert await retries(rig, "other/job-1") == 2
-    assert await retries(rig) == 3
-
-
-async def test_another_owner_under_the_same_name_begins_anew() -> None:
-    rig = demo()
-    rig.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 1)
-    replace_pod(rig, 10)
-    rig.apply(a_group(labels=LABELS, owner_uid="other-uid"), 30)
-    rig.tick(31)
-    await rig.run()
-    assert await retries(rig) == 3
-    data = await rig.data(VCJOB)
-    assert data is not None
-    assert json.loads(data["remain-retry-times"])[DEMO_JOB]["UUID"] == "other-uid"
-
-
-async def test_a_restart_keeps_the_retries_that_are_left() -> None:
-    rig = demo()
-    rig.apply(a_pod("demo-0", phase="Failed", labels=LABELS), 1)
-    replace_pod(rig, 10)
-    await rig.run()
-    lost = await rig.disk.store.get("train", f"fault-agent-job-{DEMO_JOB.partition('/')[2]}")
-    assert lost is not None
-    await rig.disk.store.delete(lost.namespace, lost.name, lost.resource_version)
-    later = Rig(the_demo(LABELS), disk=rig.disk)
-    later.tick(100)
-    await later.run()
-    assert await retries(later) == 2
-
-
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [
@@ -387,23 +213,6 @@ async def test_a_vanished_node_is_unhealthy_and_its_pods_replacement_is_told_by_
         [],
     ]
     assert await records(rig) == (1, [[("NodeUnhealthy", "demo-0", "n1", "0")]])
-
-
-async def test_a_job_without_the_label_is_in_no_retry_times_and_stays_there_once_it_is() -> None:
-    rig = Rig(the_demo({}))
-    rig.tick(0)
-    await rig.run()
-    assert await retries(rig) is None
-    rig = demo()
-    off = {**LABELS, "fault-scheduling": "off"}
-    rig.tick(0)
-    rig.apply(a_group(labels=off), 5)
-    for pod in (0, 1):
-        rig.apply(a_pod(f"demo-{pod}", node=f"n{pod + 1}", rank_index=pod, labels=off), 6 + pod)
-    rig.tick(10)
-    await rig.run()
-    # Volcano takes an entry out only with the job or its owner (reschedule.go:442): without it the operator fails it.
-    assert await retries(rig) == 3
 
 
 @pytest.mark.parametrize(

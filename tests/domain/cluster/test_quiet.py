@@ -415,6 +415,15 @@ async def test_findings_of_a_stress_test_are_kept_back_while_it_runs(code: str) 
     assert code in ",".join(listed(rig)[-1][1]) or code == "80818C06"
 
 
+async def test_a_job_that_has_ended_tests_nothing_any_more() -> None:
+    rig = demo({"fault-agent/stress-test": "on"})
+    rig.apply(a_group(labels=LABELS, annotations={"fault-agent/stress-test": "on"}, phase="Completed"), 1)
+    rig.fault("80818C05", 2)
+    rig.tick(3)
+    await rig.run()
+    assert listed(rig)[-1] == (2, ["80818C05"])
+
+
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """The book of borrowed NPUs: whole plans, one holder each, freed only by what ends HCCL's mark, bounded."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,6 +159,18 @@ def test_an_npu_with_links_of_two_plans_stays_until_both_are_back() -> None:
     ]
 
 
+def test_an_npu_that_moved_one_way_moves_no_other_way_also_where_it_may_take_more_links() -> None:
+    asked = question(fault())
+    plan = borrowed(asked)
+    first = plan.moves[0]
+    ledger = taken(asked)
+    turned = replace(first, device_from=first.device_to, device_to=first.device_from)
+    other = replace(plan, moves=(turned, *plan.moves[1:]))
+    answer = reserve(ledger, other, job=asked.job, job_uid="u", incarnation=asked.incarnation, now=NOW, extend=True)
+    assert isinstance(answer, Refuse)
+    assert answer.code is RailCode.ALREADY_BORROWED
+
+
 def test_a_return_touches_no_other_job_and_no_other_life() -> None:
     ledger = book(held(N0, links=((0, 8),)), held(N1, job=OTHER, links=((0, 8),)), held(N2, plan="q", id="q/n2/0"))
     left = give_back(ledger, {"p/n0/0"}, now=NOW)
@@ -209,6 +222,10 @@ def test_a_full_ledger_refuses_and_what_it_holds_still_fits_its_document() -> No
     assert isinstance(ledger, Refuse)
     assert ledger.code is RailCode.LEDGER_FULL
     assert kept.held == 5_000
+    more = replace(many(1_000), links=tuple((0, 16 * n + side) for n in range(1, 1_000) for side in range(12)))
+    grown = reserve(kept, more, job=JOB, job_uid="u", incarnation="first", now=NOW, extend=True)
+    assert isinstance(grown, Refuse), "links of NPUs that are held take room too"
+    assert grown.code is RailCode.LEDGER_FULL
     assert len(encode_ledger(kept, "c1")) <= 900_000
 
 
@@ -232,7 +249,7 @@ open_entries = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(open_entries)
 def test_the_weight_is_never_less_than_what_the_text_takes(entries: list[Reservation]) -> None:
     ledger = book(*entries)
@@ -289,7 +306,7 @@ def after(ledger: RailLedger, step: tuple[Any, ...], number: int) -> RailLedger:
     raise AssertionError(step)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(steps)
 def test_whatever_happens_an_npu_has_one_holder_and_what_ended_stays_ended(done: list[tuple[Any, ...]]) -> None:
     ledger = RailLedger()
