@@ -120,6 +120,16 @@ async def test_a_filter_of_the_job_keeps_a_fault_back(annotations: dict[str, str
     assert listed(rig) == [(0, []), (int(seen), [SEPARATE])]
 
 
+async def test_in_the_last_millisecond_a_fault_is_still_kept_back() -> None:
+    rig = demo({CODES: f"{SEPARATE}:30"})
+    rig.fault(SEPARATE, 1)
+    rig.fault(REQUEST, 31)  # the job is looked at again
+    rig.tick(31)
+    await rig.run()
+    assert said(rig) == [(1, "QUIET"), (31, "RECOVERY_STARTED")]
+    assert listed(rig)[-1] == (31, [REQUEST])
+
+
 async def test_the_release_time_is_told() -> None:
     rig = demo({CODES: f"{SEPARATE}:30"})
     rig.fault(SEPARATE, 1)
@@ -364,6 +374,7 @@ async def test_recover_in_place_keeps_back_for_60_s(code: str) -> None:
         pytest.param(SUB_HEALTH, {"device": 1}, "ignore", None, id="sub-health is ignored"),
         pytest.param(SUB_HEALTH, {"device": 1}, "graceExit", 10, id="sub-health counts"),
         pytest.param("80818200", {"device": 1}, "ignore", None, id="nothing to handle"),
+        pytest.param("22000026", {"device": 1, "resource": "dpu"}, "ignore", None, id="of a DPU"),
     ],
 )
 async def test_recover_in_place_only_while_the_pod_has_nothing_worse(
