@@ -9,11 +9,12 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import errors as kafka
+from virtualtime import leap
 
 from agent.adapters.kafka import KafkaReportLog, KafkaSettings, plan_of
 from agent.adapters.kafka.errors import as_ours
 from agent.adapters.kafka.places import Place, from_token, to_token
-from agent.adapters.kafka.topics import Want
+from agent.adapters.kafka.topics import Want, awake
 from agent.domain.vocab import Millis
 from agent.errors import AgentError, BadUsage, CannotRun, Refused, Unavailable
 
@@ -193,3 +194,34 @@ async def test_a_name_that_nobody_knows_is_said(monkeypatch: pytest.MonkeyPatch)
     error = await opening("kafka.invalid:9092")
     assert "unknown host" in str(error)
     assert "check kafka.bootstrap_servers" in str(error)
+
+
+class Beginning:
+    """As much of a Kafka client as is asked whether brokers are there: what each update of its metadata comes to."""
+
+    def __init__(self, *updates: tuple[bool, set[int]]) -> None:
+        self.cluster = self
+        self._updates = list(updates)
+        self._brokers: set[int] = set()
+
+    async def force_metadata_update(self) -> bool:
+        done, self._brokers = self._updates.pop(0) if len(self._updates) > 1 else self._updates[0]
+        return done
+
+    def brokers(self) -> set[int]:
+        return self._brokers
+
+
+async def test_a_broker_that_has_just_begun_is_waited_for_until_it_is_named() -> None:
+    client: Any = Beginning((True, set()), (False, {1}), (True, {1}), (True, set()))
+    await awake(client, 40.0)
+    assert client.brokers() == {1}
+
+
+async def test_a_cluster_that_names_no_broker_is_given_up_with_what_to_do() -> None:
+    client: Any = Beginning((True, set()))
+    waiting = asyncio.create_task(awake(client, 40.0))
+    await asyncio.sleep(0)
+    leap(40.0)
+    with pytest.raises(Unavailable, match=r"names no broker that is there \(wait until a broker is up"):
+        await waiting

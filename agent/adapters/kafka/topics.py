@@ -115,7 +115,6 @@ async def create(settings: KafkaSettings, plan: Iterable[TopicPlan], *, replicas
     """
     made: list[str] = []
     async with _client(settings) as client:
-        await client.force_metadata_update()
         for topic in plan:
             wanted = {name: want.value for name, want in topic.wants.items()} | dict(topic.extra)
             asked: tuple[Any, ...] = (topic.name, topic.partitions, replicas, [], list(wanted.items()))
@@ -214,6 +213,20 @@ async def _send(
 async def _client(settings: KafkaSettings) -> AsyncGenerator[AIOKafkaClient, None]:
     client = await started(AIOKafkaClient(**await client_arguments(settings)), settings)
     try:
+        await awake(client, settings.request_timeout_s)
         yield client
     finally:
         await stop(client, settings)
+
+
+async def awake(client: AIOKafkaClient, within_s: float) -> None:
+    """Return once the cluster names a broker that can be asked: one that has just begun answers before it is counted
+    among those that are there. Raises Unavailable.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            while not (await client.force_metadata_update() and client.cluster.brokers()):  # noqa: ASYNC110  # nobody tells when it is
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError as error:
+        hint = "wait until a broker is up, then do the same again"
+        raise Unavailable("Kafka answers, and names no broker that is there", hint=hint) from error
