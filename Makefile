@@ -15,7 +15,7 @@ help: ## What can be done here
 $(VENV)/.run: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make $(MAKECMDGOALS) PYTHON=python3.11"; rm -rf $(VENV); exit 3; }
-	@echo "Installing from requirements.lock (hashes checked) ..."
+	@echo "Installing from requirements.lock (hashes checked; half a minute to two) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

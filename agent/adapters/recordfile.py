@@ -115,8 +115,8 @@ class FileSource:
             return
         self._begin(self._path, place.generation + 1)
         self._notices.append(
-            f"{self._path}: the file it was left in is gone; what that held after byte {place.byte}, and files "
-            f"between it and this one, may be lost; reading this one as generation {self._generation}"
+            f"{self._path}: another file than the one it was left in at byte {place.byte}; if that one held more, or "
+            f"there were files between, it is not read; reading this one as generation {self._generation}"
         )
 
     def _begin(self, path: Path, generation: int, byte: int = 0) -> None:

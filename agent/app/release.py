@@ -77,7 +77,9 @@ def jobs_named(book: ClusterBook, names: Iterable[str]) -> frozenset[JobId]:
         asked += whole
     unknown = [name for name in asked if name not in found]
     if unknown:
-        known = ", ".join(sorted(found)[:_KNOWN]) or "none"
+        gone = {id_ for id_ in (*book.ledgers, *book.frozen) if book.jobs.job(id_) is None}
+        each = sorted(gone.union(f"{job.namespace}/{config_name(job)}" for job in book.jobs.jobs()))
+        known = ", ".join(each[:_KNOWN]) or "none"
         raise BadUsage(f"no job {', '.join(unknown)} is known here", hint=f"known: {known}")
     return frozenset(id_ for name in asked for id_ in found[name])
 

@@ -54,6 +54,8 @@ def decode(
     """
     node: NodeName | None = None
     try:
+        if not record.key:
+            raise _without_key(record.value, limits)
         node = _node_of(record.key)
         raw = _object_of(record.value, limits)
         message, faults = _read(raw)
@@ -96,9 +98,21 @@ def _told(problems: Sequence[str]) -> str:
     return "; ".join(problems[:_SAID]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _node_of(key: bytes | None) -> NodeName:
-    if not key:
-        raise BadRecord(DeadReason.KEY_MISSING, "the record has none, so no node", place="key")
+def _without_key(value: bytes | None, limits: Limits) -> BadRecord:
+    """A line of a file that is no record comes without key too, and then the key is not what is to be mended."""
+    said = "the record has none, so no node"
+    try:
+        raw = _object_of(value, limits)
+    except BadRecord as bad:
+        said += f"; {bad}"
+    else:
+        if "faults" not in raw:
+            held = ", ".join(f"{name[:20]!r}" for name in list(raw)[:_SAID]) or "nothing"
+            said += f"; and it is no fault message: it holds {held} (docs/events.md tells what a line of a file may be)"
+    return BadRecord(DeadReason.KEY_MISSING, said, place="key")
+
+
+def _node_of(key: bytes) -> NodeName:
     try:
         name = key.decode()
     except UnicodeDecodeError as error:

@@ -125,6 +125,8 @@ def read_rank_table(root: object, complain: Complain) -> RankTable | None:
 def json_hint(text: bytes | str) -> str:
     """What may be wrong with a text that is no JSON; empty when nothing comes to mind."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    if raw.startswith(b"\xef\xbb\xbf"):
+        return "the file starts with a byte order mark; save it as UTF-8 without one"
     if re.search(rb"(^|[\s,\[{}\]\"])(//|/\*|#)", raw):
         return "comments are not JSON: remove them"
     if re.search(rb",\s*[\]}]", raw):

@@ -56,7 +56,15 @@ def place(**other: Any) -> dict[str, Any]:
 
 WHOLE = [
     ("no key", None, message(), DeadReason.KEY_MISSING, "key: "),
-    ("empty key", b"", message(), DeadReason.KEY_MISSING, "key: "),
+    ("empty key", b"", message(), DeadReason.KEY_MISSING, "key: the record has none, so no node"),
+    ("no key, no JSON", None, b"{bad", DeadReason.KEY_MISSING, "key: the record has none, so no node; value: "),
+    (
+        "a line of a file that is no record",
+        None,
+        b'{"aply":{},"time":5}',
+        DeadReason.KEY_MISSING,
+        "key: the record has none, so no node; and it is no fault message: it holds 'aply', 'time' (docs/events.md",
+    ),
     ("key not UTF-8", b"\xff", message(), DeadReason.KEY_INVALID, "key: not UTF-8 at byte 0"),
     ("key upper case", b"N1", message(), DeadReason.KEY_INVALID, "key: 'N1'"),
     ("key of 254", b"a" * 254, message(), DeadReason.KEY_INVALID, "key: "),

@@ -97,6 +97,7 @@ def test_a_table_that_is_being_made_is_never_trusted() -> None:
     [
         ('{\n"status": "completed", // usable\n"version": "1.2"}', "comments are not JSON: remove them"),
         ('{"status": "completed" /* usable */}', "comments are not JSON: remove them"),
+        ('\ufeff{"status": "completed"}', "the file starts with a byte order mark; save it as UTF-8 without one"),
         ('{"server_list": [{"server_id": "a"},]}', "no comma before a closing bracket"),
         ('{"server_list": [] "server_count": "1"}', ""),
         ("", ""),

@@ -109,7 +109,7 @@ def _by_job(draft: Draft, job: Job) -> tuple[Reason, str] | None:
     if settings.framework not in limits.frameworks and settings.in_place != "on":
         return Reason.FRAMEWORK_NOT_SUPPORTED, f"label framework={settings.framework or '(absent)'}"
     if scheduling in (FaultScheduling.ABSENT, FaultScheduling.OFF, FaultScheduling.BAD):
-        return Reason.LABEL_OFF, f"fault-scheduling={scheduling or '(absent)'}"
+        return Reason.LABEL_OFF, _scheduling_words(job)
     if scheduling in (FaultScheduling.GRACE, FaultScheduling.FORCE) and draft.book.volcano_alive:
         return Reason.VOLCANO_RESCHEDULES, f"fault-scheduling={scheduling} and Volcano's plugin is alive"
     others = draft.book.jobs.sharers(job.id)
@@ -208,3 +208,11 @@ def _device(
         device=device,
         codes=tuple(sorted(codes)),
     )
+
+
+def _scheduling_words(job: Job) -> str:
+    """The label as it stands; a value that its reader does not know is read as none."""
+    scheduling = job.settings.fault_scheduling
+    if scheduling is FaultScheduling.BAD:
+        return f"fault-scheduling={job.labels.get('fault-scheduling', '')[:60]!r} is no value that Volcano knows"
+    return f"fault-scheduling={scheduling or '(absent)'}"

@@ -146,6 +146,14 @@ OTHERWISE: list[tuple[Reason, Callable[[Case], None]]] = [
 ]
 
 
+async def test_a_value_that_nobody_knows_is_told_as_it_stands() -> None:
+    rig = Rig(the_demo({**LABELS, "fault-scheduling": "Grace"}))
+    rig.fault("80C98000", 1)
+    await rig.run()
+    (told,) = [one for one in rig.decisions if one.reason is Reason.LABEL_OFF]
+    assert told.detail == "fault-scheduling='Grace' is no value that Volcano knows"
+
+
 def test_the_page_names_the_conditions_in_the_order_in_which_they_are_asked() -> None:
     assert ROWS == [
         "HELD",
