@@ -182,7 +182,8 @@ def test_the_summary_for_machines_says_all_that_the_one_for_people_does(call: Co
         "dead_letters": [
             {
                 "reason": "KEY_MISSING",
-                "detail": "key: the record has none, so no node; value: invalid literal, expected 'null': line 1 column 1 (char 0)",
+                "detail": "key: the record has none, so no node;"
+                " value: invalid literal, expected 'null': line 1 column 1 (char 0)",
                 "source": f"0:0:{line}",
                 "key": "",
             }

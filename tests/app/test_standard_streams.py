@@ -12,7 +12,7 @@ from recordlines import fault_line, journal, write_cluster, write_lines
 from rig import T0
 
 PROGRAM = "from agent.app.cli.main import main; main()"
-FULL = "standard output or standard error cannot be written: No space left on device"
+FULL = "standard output cannot be written: No space left on device"
 
 
 def shell(redirection: str, *words: str | Path, encoding: str = "utf-8", unbuffered: str = "") -> tuple[int, str, str]:
@@ -26,6 +26,19 @@ def shell(redirection: str, *words: str | Path, encoding: str = "utf-8", unbuffe
         env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUNBUFFERED": unbuffered},
     )
     return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)
+
+
+def unread(streams: tuple[str, ...], *words: str | Path, unbuffered: str) -> int:
+    """Exit code of the command when nobody reads these streams any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    out, err = (writer if name in streams else subprocess.DEVNULL for name in ("stdout", "stderr"))
+    command = [sys.executable, "-c", PROGRAM, *map(str, words)]
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    try:
+        return subprocess.run(command, check=False, timeout=240, env=env, stdout=out, stderr=err).returncode
+    finally:
+        os.close(writer)
 
 
 @pytest.fixture
@@ -56,7 +69,17 @@ def test_a_replay_whose_output_is_full_says_so_and_has_kept_its_reasons(files: P
 @pytest.mark.parametrize("words", [("explain", "nope"), ("replay",), ("config", "show", "--config", "/nowhere")])
 def test_an_error_that_cannot_be_told_has_its_exit_code_all_the_same(words: tuple[str, ...], unbuffered: str) -> None:
     """Also where the interpreter keeps what could not be written and tries once more as it ends."""
-    assert shell("2> /dev/full", *words, unbuffered=unbuffered) == (3, "", "")
+    assert shell("2> /dev/full", *words, unbuffered=unbuffered) == (2, "", "")
+    assert unread(("stderr",), *words, unbuffered=unbuffered) == 2
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_whoever_stops_reading_changes_neither_the_work_nor_its_exit_code(files: Path, unbuffered: str) -> None:
+    assert unread(("stdout",), "version", unbuffered=unbuffered) == 0
+    words = ("replay", files / "events.jsonl", "--cluster", files / "cluster.json", "--out", files / "out")
+    assert unread(("stdout", "stderr"), *words, unbuffered=unbuffered) == 0
+    assert {line["reason"] for line in journal(files / "out")} == {"WRITTEN", "FAULT_SHOWN", "ISOLATION_ONLY"}
+    assert (files / "out" / "volcano-system" / "vcjob-fault-npu-cm.json").is_file()
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "<&- 2>&-"])

@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 findings or bad records, 2 wrong use, 3 cannot run, 130 br
 """
 
 import sys
-from contextlib import suppress
 
 import click
 
@@ -109,12 +108,9 @@ def answer() -> int:
     try:
         code = _answer()
         sys.stdout.flush()  # here, where it can still be told that it failed
-    except BrokenPipeError:
-        return 0  # its reader went away (for instance `| head`); nothing is left to say to it
     except OSError as error:
-        what = error.filename or "standard output or standard error cannot be written"
-        with suppress(OSError):
-            click.echo(f"fault-agent: {what}: {error.strerror or error}", err=True)
+        what = error.filename or "standard output cannot be written"
+        click.echo(f"fault-agent: {what}: {error.strerror or error}", err=True)
         return EXIT_CANNOT_RUN
     return code
 
