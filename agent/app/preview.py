@@ -12,7 +12,6 @@ from agent.app.documents import RESCHEDULE_NAME, VCJOB_NAME
 from agent.app.ledgers import CLUSTER_NAME, JOB_PREFIX, Ledgers
 from agent.app.linediff import unified
 from agent.app.press import Wishes
-from agent.app.publisher import CLUSTER_ANNOTATION
 from agent.domain.cluster import ClusterBook, document_of
 from agent.domain.events import Behind, Decision
 from agent.domain.jobs import config_name
@@ -89,7 +88,7 @@ async def preview(
     now: Millis,
 ) -> list[Preview]:
     """Every document that would change, or would not for a reason; by place. `book` has reports and jobs, and acts.
-    Where nobody acts yet, act mode begins when all that is known has begun: none of it starts a recovery or a plan.
+    Where nobody acts yet, act mode begins now: what began before starts no recovery and no plan.
 
     `modes`: what is in force, by `vcjob`, `reschedule`, `reset` and `plan`. Raises Unavailable, Refused; Fenced when
     a ledger was written meanwhile.
@@ -100,8 +99,7 @@ async def preview(
         """Nothing is journalled."""
 
     coordinator = Coordinator(book, layers.both, Ledgers(layers.both, namespace), wishes, tracer, told.append, flush)
-    # A fault may have begun at this very moment; who acts from now on finds it there.
-    await coordinator.start(Millis(now + 1), await _term(layers.real, namespace, book.cluster_id))
+    await coordinator.start(now, await _term(layers.real, namespace, book.cluster_id))
     await coordinator.step(max(now, coordinator.latest()))
     drawn = {f"{one.namespace}/{one.name}": one for one in await layers.upper.list() if not _is_ledger(one.name)}
     about = {one.document: one for one in told if one.document and one.reason in _ABOUT}
@@ -118,7 +116,9 @@ async def preview(
         before = live.data if live is not None else {}
         after = wanted.data if wanted is not None else before
         if wanted is not None and after == before:  # what is in it is right, and it does not say whose it is
-            after = {**after, f"annotation {CLUSTER_ANNOTATION}": wanted.annotations[CLUSTER_ANNOTATION]}
+            had = live.annotations if live is not None else {}
+            marks = {key: value for key, value in wanted.annotations.items() if had.get(key) != value}
+            after = {**after, **{f"annotation {key}": value for key, value in marks.items()}}
         found.append(
             Preview(
                 place,

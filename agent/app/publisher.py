@@ -121,16 +121,17 @@ class Publisher:
             labels=wanted.labels,
             extra={"ownerReferences": [dict(wanted.owner)]} if wanted.owner else {},
         )
-        marks = {**base.annotations, **wanted.annotations, CLUSTER_ANNOTATION: self._cluster}
-        marked = {key: value for key, value in marks.items() if value is not None}
+        marks = {**wanted.annotations, CLUSTER_ANNOTATION: self._cluster}
+        marked = {key: value for key, value in {**base.annotations, **marks}.items() if value is not None}
         target = replace(base, data={**base.data, **wanted.data}, annotations=marked)
         right = live is not None and target.data == live.data
-        if right and (mode is Mode.OBSERVE or is_claimed(live, self._cluster)):
+        if right and (mode is Mode.OBSERVE or target.annotations == base.annotations):
             return Published(namespace, name, Reason.UNCHANGED, wanted.detail, live=live)
         if mode is Mode.OBSERVE:
             return Published(namespace, name, Reason.OBSERVE, wanted.detail or "would change", live=live)
         stored = await self._store.put(target)
-        detail = f"as it was, with annotation {CLUSTER_ANNOTATION}" if right else wanted.detail
+        put = [key for key in marks if target.annotations.get(key) != base.annotations.get(key)]
+        detail = f"as it was, with annotation {' and '.join(sorted(put))}" if right else wanted.detail
         return Published(namespace, name, Reason.WRITTEN, detail, changed=True, live=stored)
 
 

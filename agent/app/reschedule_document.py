@@ -27,7 +27,7 @@ class RecordsShown:
         self.texts = RecordTexts()
         self._read: tuple[str, Mapping[str, JobRecords]] = ("", {})
         self._rendered: tuple[str, Mapping[str, JobRecords]] = ("", {})
-        self._merged: dict[str, tuple[JobRecords, JobRecords, JobRecords]] = {}
+        self._merged: dict[str, tuple[JobRecords | None, JobRecords, JobRecords]] = {}
         """Theirs and ours with what came of them, as long as both are the same objects."""
         self._agreed: dict[JobId, tuple[JobRecords, JobRecords | None]] = {}
         """What a job's ledger and the document held when the ledger last learned from it."""
@@ -42,8 +42,6 @@ class RecordsShown:
 
     def merge(self, job: str, theirs: JobRecords | None, ours: JobRecords) -> JobRecords:
         """As `merge_records`."""
-        if theirs is None or theirs is ours:
-            return ours
         known = self._merged.get(job)
         if known is None or known[0] is not theirs or known[1] is not ours:
             known = self._merged[job] = theirs, ours, merge_records(theirs, ours)
@@ -117,7 +115,8 @@ def merge_records(theirs: JobRecords | None, ours: JobRecords) -> JobRecords:
     than all of theirs (the document could not be read when they were made).
     """
     if theirs is None:
-        return ours
+        inorder = tuple(sorted(ours.records, key=lambda record: -record.timestamp))
+        return ours if inorder == ours.records else replace(ours, records=inorder)
     seen = {(record.timestamp, record.tasks): record for record in (*ours.records, *theirs.records)}
     newest = sorted(seen.values(), key=lambda record: -record.timestamp)[:MAX_RECORDS]
     last = max((record.timestamp for record in theirs.records), default=-1)

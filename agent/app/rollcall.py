@@ -24,6 +24,9 @@ class RollCall:
     def heard(self, node: NodeName, at: Millis, policy: str) -> None:
         """It has reported; `policy` is a digest, empty if it does not tell one."""
         self.forget(node)
+        if self._last and next(reversed(self._last.values()))[0] > at:
+            # The clock was set back. Who was heard by the old one was heard by now at the latest.
+            self._last = {one: (min(when, at), rated) for one, (when, rated) in self._last.items()}
         self._last[node] = (at, policy)
         if policy:
             self._policies[policy] += 1

@@ -61,7 +61,7 @@ async def test_in_observe_mode_it_shows_what_act_would_write_and_the_fault_and_j
     assert set(one.causes) == {Behind(f"n1/chip/2/{SEPARATE}@{T0 + 1000}"), Behind("", JobId(DEMO_JOB))}
 
 
-@pytest.mark.parametrize("at", [1, 60])
+@pytest.mark.parametrize("at", [2, 60])
 async def test_what_began_before_act_mode_starts_no_recovery_and_the_fault_is_named(at: int) -> None:
     rig = Rig(the_demo(LABELS), {"mode": "observe"})
     rig.fault(REQUEST, 1)
@@ -71,6 +71,18 @@ async def test_what_began_before_act_mode_starts_no_recovery_and_the_fault_is_na
     one = found[RESET]
     assert (one.reason, one.changes, one.diff()) == (Reason.BEFORE_ACT, False, [])
     assert one.detail == f"nothing is begun for what began before act mode: n1/chip/2/{REQUEST}@{T0 + 1000}"
+
+
+async def test_what_begins_at_the_very_moment_is_acted_on_as_the_agent_then_does() -> None:
+    rig = Rig(the_demo(LABELS), {"mode": "observe"})
+    rig.fault(REQUEST, 1)
+    await rig.run()
+    one = (await shown(rig, at=1))[RESET]
+    assert (one.reason, one.changes) == (Reason.WRITTEN, True)
+    acting = Rig(rig.objects, disk=rig.disk)
+    acting.tick(1)
+    await acting.run()
+    assert [str(each.reason) for each in acting.decisions if each.job and each.fault] == ["RECOVERY_STARTED"]
 
 
 async def test_a_link_that_failed_before_act_mode_gets_no_plan_and_is_named_beside_the_plan_document() -> None:
@@ -143,7 +155,8 @@ async def test_an_annotation_of_ours_that_is_missing_would_be_put_back() -> None
     assert foreign is not None
     live = await foreign.get(*VCJOB.split("/"))
     assert live is not None
-    await foreign.put(replace(live, annotations={}))
+    kept = {key: value for key, value in live.annotations.items() if key != "fault-agent/cluster"}
+    await foreign.put(replace(live, annotations=kept))
     one = (await shown(rig))[VCJOB]
     assert (one.reason, one.changes) == (Reason.WRITTEN, True)
     assert one.diff() == [

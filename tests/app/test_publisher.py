@@ -1,5 +1,6 @@
 """One slot per document: what a lost race, a refusal, an unreadable object or a mode makes of it."""
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,10 @@ def counted(live: ConfigMap | None) -> Rendered:
     """One more than the live object holds."""
     number = int(live.data.get("n", "0")) if live is not None else 0
     return Rendered(Reason.WRITTEN, {"n": str(number + 1)})
+
+
+def _always(rendered: Rendered, _: ConfigMap | None) -> Rendered:
+    return rendered
 
 
 async def test_a_document_that_is_not_there_is_made_with_its_labels() -> None:
@@ -50,6 +55,23 @@ async def test_the_same_again_writes_nothing() -> None:
     second = await publisher.publish(*NAME, lambda _: wanted(a="1"))
     assert (second.reason, second.changed) == (Reason.UNCHANGED, False)
     assert first.live == second.live
+
+
+async def test_an_annotation_that_goes_with_the_data_is_put_on_and_taken_off_also_where_the_data_is_right() -> None:
+    store = MemoryDocumentStore()
+    publisher = Publisher(store, "east")
+    await publisher.publish(*NAME, lambda _: wanted(a="1"))
+    marks: list[tuple[dict[str, str | None], str, dict[str, str]]] = [
+        ({"proof": "x"}, "as it was, with annotation proof", {"proof": "x"}),
+        ({"proof": "x"}, "detail", {"proof": "x"}),
+        ({"proof": None}, "as it was, with annotation proof", {}),
+    ]
+    for annotations, detail, held in marks:
+        now = functools.partial(_always, replace(wanted(a="1"), annotations=annotations))
+        done = await publisher.publish(*NAME, now)
+        assert done.detail == detail
+        assert done.live is not None
+        assert done.live.annotations == {"fault-agent/cluster": "east", **held}
 
 
 async def test_a_lost_race_is_rendered_anew_from_what_the_other_wrote() -> None:

@@ -195,6 +195,13 @@ def test_the_total_never_grows_beyond_what_go_reads() -> None:
     assert merge_records(theirs, JobRecords(DEMO_JOB, 1, (RescheduleRecord("", 2, ()),))).total == 9223372036854775807
 
 
+def test_records_of_a_clock_that_was_set_back_stand_newest_first_also_where_nobody_else_has_any() -> None:
+    ours = JobRecords(DEMO_JOB, 2, (one_record(100), one_record(140)))
+    newest = [record.timestamp for record in merge_records(None, ours).records]
+    assert newest == sorted(newest, reverse=True)
+    assert RecordsShown().merge(DEMO_JOB, ours, ours).records == merge_records(None, ours).records
+
+
 def test_a_record_that_is_not_counted_yet_counts_once() -> None:
     theirs = JobRecords("a/b", 7, (one_record(5),))
     ours = JobRecords("a/b", 1, (one_record(9),))

@@ -36,6 +36,14 @@ def test_a_policy_that_no_node_has_any_more_is_none() -> None:
     assert roll.policies() == {}
 
 
+def test_a_clock_that_is_set_back_hides_nobody() -> None:
+    roll = RollCall()
+    roll.heard(A, Millis(3_600_000), "p")
+    roll.heard(B, Millis(0), "p")
+    assert roll.unknown(Millis(180_000)) == ()
+    assert roll.unknown(Millis(180_001)) == (A, B)
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "p", "q", None]), st.integers(0, 200_000))))
 def test_what_is_kept_is_what_a_look_at_all_would_find(turns: list[tuple[str, str | None, int]]) -> None:
     roll, now = RollCall(), 0
