@@ -214,7 +214,7 @@ class Solo:
 
     def _complain(self, item: Record | Control, what: str) -> None:
         """A finding about an item of the stream, told once however often the same comes."""
-        self._p.world.complain(f"{what} (first at {item.position})", once=what)
+        self._p.world.complain(f"{what} (first in the line at byte {item.position.offset})", once=what)
 
     def _time_of(self, item: Record | Control) -> Millis | None:
         found = time_of(item)

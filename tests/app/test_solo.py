@@ -65,7 +65,7 @@ async def test_a_time_that_cannot_be_meant_moves_no_clock_and_is_told_once(wrong
         f"stream: the time of a {what} is {side}, which moves no clock; Unix milliseconds are expected"
         for what in ("record", "tick", "apply", "delete", "probe")
     ]
-    assert told[0].endswith(" (first at 0:0:1)")
+    assert told[0].endswith(" (first in the line at byte 1)")
 
 
 async def test_where_the_line_s_time_is_in_seconds_the_message_s_own_counts() -> None:
@@ -131,11 +131,11 @@ async def test_lines_that_make_no_sense_are_findings_or_nothing() -> None:
     assert list(await rig.disk.reports.latest()) == ["n1"]
     told = rig.world.all_findings()
     for finding in (
-        "probe: node: '../../x' is no node name (first at 0:0:0)",
+        "probe: node: '../../x' is no node name (first in the line at byte 0)",
         "ConfigMap: metadata.namespace: '../y' is no DNS-1123 label",
-        "delete: ConfigMap: metadata.namespace: '../x' is no DNS-1123 label (first at 0:0:6)",
-        "probe: links: 'x' is no device of 0 to 63 (first at 0:0:10)",
-        "probe: node: None is no node name (first at 0:0:17)",
+        "delete: ConfigMap: metadata.namespace: '../x' is no DNS-1123 label (first in the line at byte 6)",
+        "probe: links: 'x' is no device of 0 to 63 (first in the line at byte 10)",
+        "probe: node: None is no node name (first in the line at byte 17)",
     ):
         assert told.count(finding) == 1
     again = Rig(the_demo(LABELS), disk=rig.disk)
@@ -163,7 +163,10 @@ async def test_an_object_nested_without_end_is_a_finding_and_the_state_is_kept()
     rig.apply(a_pod("demo-0", uid="another"), 2)
     rig.fault(SEPARATE, 4)
     await rig.run()
-    assert "apply: the object cannot be kept: Recursion limit reached (first at 0:0:0)" in rig.world.all_findings()
+    assert (
+        "apply: the object cannot be kept: Recursion limit reached (first in the line at byte 0)"
+        in rig.world.all_findings()
+    )
     again = Rig(the_demo(LABELS), disk=rig.disk)
     await again.run(resume=True)
     assert [item["metadata"]["uid"] for _, _, _, item in again.world.laid()] == ["another"]
