@@ -196,6 +196,25 @@ def test_a_table_that_gives_one_place_twice_is_refused_from_a_file_as_from_the_c
         assert "advice   Put the rank table right: fault-agent ranktable check" in out
 
 
+def without_backups(document: dict[str, Any]) -> None:
+    for server in document["server_list"]:
+        for die in server["device"]:
+            del die["backup_device_ip"], die["backup_device_port"]
+
+
+def test_the_proposal_of_backups_is_tried_in_the_place_of_the_jobs_table(call: Command, tmp_path: Path) -> None:
+    document = a3_document()
+    without_backups(document)
+    (tmp_path / "hccl.json").write_bytes(orjson.dumps(document))
+    start = ("rail", "plan", "--fault", "n0/network/2", "--links-up", "--cluster")
+    bare = write_cluster(tmp_path / "bare.json", the_a3(without_backups))
+    code, out, _ = call(*start, bare)
+    assert (code, "refuse, rule 14 COMM_MODE_UNKNOWN" in out, "a what-if takes --comm-mode" in out) == (1, True, True)
+    (tmp_path / "proposed.json").write_text(call("ranktable", "backup", tmp_path / "hccl.json")[1], encoding="utf-8")
+    code, out, _ = call(*start, bare, "--table", tmp_path / "proposed.json")
+    assert (code, "rule 28 BORROW" in out, "although it has" in out) == (0, True, False)
+
+
 def test_what_hccl_would_refuse_in_a_table_is_told_beside_the_answer(
     call: Command, cluster: Path, tmp_path: Path
 ) -> None:
