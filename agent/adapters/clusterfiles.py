@@ -34,8 +34,8 @@ class Scan:
     findings: tuple[str, ...]
     maps: Mapping[Key, ConfigMap]
     broken: Mapping[Key, str]
-    again: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    """Objects that are given again later, each with its place."""
+    again: tuple[tuple[str, Mapping[str, Any], str], ...] = ()
+    """Objects that are given again later, each with its place and that of the one which counts."""
 
 
 class ClusterFiles:
@@ -177,7 +177,7 @@ def _shown(path: Path) -> str:
 def _merge(files: Iterator[Documents]) -> Scan:
     objects: dict[tuple[str, str, str], tuple[str, Mapping[str, Any]]] = {}
     findings: list[str] = []
-    again: list[tuple[str, Mapping[str, Any]]] = []
+    again: list[tuple[str, Mapping[str, Any], tuple[str, str, str]]] = []
     for documents in files:
         findings.extend(documents.findings)
         for place, item in documents.objects:
@@ -185,7 +185,7 @@ def _merge(files: Iterator[Documents]) -> Scan:
             identity = str(item["kind"]), str(meta.get("namespace") or ""), str(meta["name"])
             before = objects.pop(identity, None)
             if before is not None:
-                again.append(before)
+                again.append((*before, identity))
                 findings.append(f"{place}: {'/'.join(identity)} is given again, instead of the one at {before[0]}")
             objects[identity] = place, item
     maps: dict[Key, ConfigMap] = {}
@@ -199,4 +199,5 @@ def _merge(files: Iterator[Documents]) -> Scan:
         except BadDocument as error:
             findings.append(str(error))
             broken[key] = str(error)
-    return Scan(tuple(o for _, o in objects.values()), tuple(findings), maps, broken, tuple(again))
+    twice = tuple((place, item, objects[identity][0]) for place, item, identity in again)
+    return Scan(tuple(o for _, o in objects.values()), tuple(findings), maps, broken, twice)

@@ -230,7 +230,8 @@ class World:
         twice = ambiguity(table)
         if twice is not None:  # ranks follow from hccl/rankIndex then, and no rail is planned with it
             tables[key] = f"{twice.pointer}: {twice.code}: {twice.message}"
-            self.book.contradictions[key] = f"{found.namespace}/{found.name} {tables[key]}"
+            place = f"ConfigMap {found.namespace}/{found.name}"
+            self.book.contradictions[key] = f"the rank table of {place} contradicts itself: {tables[key]}"
             return frozenset()
         self.book.tables[key] = table
         tables[key] = facts_of(table)

@@ -1,11 +1,14 @@
 """What is typed at the rail verbs: references of faults and links, and what is said when a word is wrong."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 from a3cluster import DEMO, OTHER_JOB, the_a3, the_other
-from a3table import without_odd
+from a3table import a3_document, without_odd
 from command import Command
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,6 +140,11 @@ def test_no_fault_to_ask_about_is_wrong_use(call: Command, cluster: Path) -> Non
             "holds no device that a fault is asked about on (no job does)",
         ),
         (("--fault", "n0/network/0", "--peers", "2=2"), "--peers 2=2: a rank is no peer of itself"),
+        (
+            ("--fault", "n0/network/0", "--peers", "2=99"),
+            "--peers: rank 99 is in no rank table of the job (ranks: 0, 1, 2, 3, 4, 5, 6, 7 and 8 more)",
+        ),
+        (("--fault", "n0/network/0", "--peers", "16="), "--peers: rank 16 is in no rank table of the job"),
         (("--fault", "n0/network/0", "--retries-used", "-1"), "--retries-used"),
     ],
 )
@@ -156,6 +164,70 @@ def test_a_table_that_is_none_is_led_to_the_check(call: Command, cluster: Path, 
     assert code == 2
     assert "STATUS_NOT_READY" in err
     assert "see fault-agent ranktable check" in err
+
+
+def refused(document: dict[str, Any]) -> None:
+    document["server_count"] = "3"
+    document["server_list"][0]["device"][0]["device_ip"] = "192.168.3.999"
+
+
+def same_rank(document: dict[str, Any]) -> None:
+    document["server_list"][1]["device"][0]["rank_id"] = "0"
+
+
+def same_device(document: dict[str, Any]) -> None:
+    document["server_list"][1]["device"][1]["device_id"] = "0"
+
+
+@pytest.mark.parametrize(("change", "code"), [(same_rank, "RANK_DUP"), (same_device, "DEVICE_ID_DUP")])
+def test_a_table_that_gives_one_place_twice_is_refused_from_a_file_as_from_the_cluster(
+    call: Command, cluster: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], code: str
+) -> None:
+    document = a3_document()
+    change(document)
+    (tmp_path / "hccl.json").write_bytes(orjson.dumps(document))
+    bad = write_cluster(tmp_path / "bad.json", the_a3(change))
+    for words in ((cluster, "--table", tmp_path / "hccl.json"), (bad,)):
+        exit_code, out, _ = call("rail", "plan", "--fault", "n0/network/2", "--links-up", "--cluster", *words)
+        assert exit_code == 1
+        assert "refuse, rule 1 TABLES_CONTRADICT" in out
+        assert "contradicts itself: /server_list/1/device/" in out
+        assert code in out
+        assert "advice   Put the rank table right: fault-agent ranktable check" in out
+
+
+def without_backups(document: dict[str, Any]) -> None:
+    for server in document["server_list"]:
+        for die in server["device"]:
+            del die["backup_device_ip"], die["backup_device_port"]
+
+
+def test_the_proposal_of_backups_is_tried_in_the_place_of_the_jobs_table(call: Command, tmp_path: Path) -> None:
+    document = a3_document()
+    without_backups(document)
+    (tmp_path / "hccl.json").write_bytes(orjson.dumps(document))
+    start = ("rail", "plan", "--fault", "n0/network/2", "--links-up", "--cluster")
+    bare = write_cluster(tmp_path / "bare.json", the_a3(without_backups))
+    code, out, _ = call(*start, bare)
+    assert (code, "refuse, rule 14 COMM_MODE_UNKNOWN" in out, "a what-if takes --comm-mode" in out) == (1, True, True)
+    (tmp_path / "proposed.json").write_text(call("ranktable", "backup", tmp_path / "hccl.json")[1], encoding="utf-8")
+    code, out, _ = call(*start, bare, "--table", tmp_path / "proposed.json")
+    assert (code, "rule 28 BORROW" in out, "although it has" in out) == (0, True, False)
+
+
+def test_what_hccl_would_refuse_in_a_table_is_told_beside_the_answer(
+    call: Command, cluster: Path, tmp_path: Path
+) -> None:
+    document = a3_document()
+    refused(document)
+    (tmp_path / "hccl.json").write_bytes(orjson.dumps(document))
+    bad = write_cluster(tmp_path / "bad.json", the_a3(refused))
+    for words in ((cluster, "--table", tmp_path / "hccl.json"), (bad,)):
+        _, out, _ = call("rail", "plan", "--fault", "n0/network/2", "--links-up", "--cluster", *words)
+        assert "rule 28 BORROW" in out
+        told = "taken although it has 2 errors, first /server_count: SERVER_COUNT_MISMATCH: 3 is written, 4 are listed"
+        assert f"{told}; see fault-agent ranktable check" in out
+    assert "although it has" not in call("rail", "plan", "--fault", "n0/network/2", "--cluster", cluster)[1]
 
 
 def test_an_object_that_cannot_be_read_is_said_and_the_rest_is_asked(call: Command, tmp_path: Path) -> None:

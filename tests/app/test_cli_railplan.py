@@ -315,9 +315,10 @@ def test_env_and_table_are_taken_in_the_place_of_what_is_not_known(call: Command
     start += ["--env", tmp_path / "job.env"]
     assert verdicts(plans(call(*start)[1])) == [(DEMO, "refused", 14, "COMM_MODE_UNKNOWN")]
     (tmp_path / "hccl.json").write_text(A3_TABLE, encoding="utf-8")
-    both = plans(call(*start, "--table", tmp_path / "hccl.json")[1])
-    assert verdicts(both) == [(DEMO, "refused", 1, "TABLES_CONTRADICT")]
-    assert both[0]["detail"].startswith("rank tables 1 and 2 of the job differ: rank 0 is device 0 192.168.1.6")
+    said = plans(call(*start, "--comm-mode", "ranktable")[1])
+    assert verdicts(said) == [(DEMO, "refused", 15, "NO_BACKUP_CONFIGURED")]
+    code, out, _ = call(*start, "--table", tmp_path / "hccl.json")
+    assert (code, verdicts(plans(out))) == (0, [(DEMO, "planned", 28, "BORROW")])
     alone = write_cluster(tmp_path / "alone.json", [one for one in bare if one["kind"] != "ConfigMap"])
     code, out, _ = call(*start[:3], alone, *start[4:], "--table", tmp_path / "hccl.json")
     assert (code, verdicts(plans(out))) == (0, [(DEMO, "planned", 28, "BORROW")])
@@ -342,6 +343,8 @@ def test_two_tables_under_one_name_that_differ_are_refused_and_the_same_twice_is
     (plan,) = plans(out)
     assert (code, verdicts([plan])) == (1, [(DEMO, "refused", 1, "TABLES_CONTRADICT")])
     assert "a.json" in plan["detail"]
+    assert "b.json" in plan["detail"]
+    assert plan["detail"].endswith("rank 12 has host_ip 172.16.0.103 and 172.16.0.9")
 
 
 def test_what_the_agent_cannot_see_can_be_said(call: Command, cluster: Path) -> None:

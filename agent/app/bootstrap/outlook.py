@@ -19,7 +19,7 @@ from agent.app.settings import Settings
 from agent.app.world import World
 from agent.domain.cluster import ClusterBook
 from agent.domain.events import Decision
-from agent.domain.rail.tables import difference
+from agent.domain.rail.tables import NamedTable, difference
 from agent.domain.vocab import Millis, Mode
 from agent.errors import BadDocument
 from agent.ports import DocumentStore
@@ -107,21 +107,21 @@ def _contradictions(files: ClusterFiles) -> dict[tuple[str, str], str]:
     scan = files.scan()
     latest = {_key(item): item for item in scan.objects if item.get("kind") == "ConfigMap"}
     found: dict[tuple[str, str], str] = {}
-    for place, item in scan.again:
+    for place, item, later in scan.again:
         tables, job = [], ""
-        for one in (item, latest.get(_key(item), item)):
+        for at, one in ((place, item), (later, latest.get(_key(item), item))):
             try:
                 parsed = parse_object(one)
                 named = rank_table_text(parsed) if isinstance(parsed, ConfigMapObject) else None
                 if named is not None:
                     job = named[0]
-                    tables.append(parse_rank_table(named[1]))
+                    tables.append(NamedTable(at, parse_rank_table(named[1])))
             except BadDocument:
                 continue  # the later one counts, and why it cannot be read is told with it
         told = difference(tables)
         if told:
             namespace = str(item["metadata"].get("namespace") or "default")
-            found[namespace, job] = f"{told} (the first at {place})"
+            found[namespace, job] = told
     return found
 
 

@@ -23,12 +23,15 @@ from agent.domain.cluster import ClusterBook
 from agent.domain.cluster.whatif import Assumed, Supposed, WhatIf, dies_of, jobs_at, what_if
 from agent.domain.events import FaultKey
 from agent.domain.hccl import env_from
+from agent.domain.jobs import config_name
 from agent.domain.policy import chip_number
-from agent.domain.rail.case import BorrowPolicy, Strictness
+from agent.domain.rail.case import BorrowPolicy, CommMode, Strictness
+from agent.domain.rail.tables import NamedTable
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import LINK_DOWN, JobId, Millis, NodeName, Plane
 from agent.errors import BadDocument, BadUsage
 from agent.wire.controls import credible
+from agent.wire.ranktablecheck import ambiguity, validate
 from agent.wire.ranktablefile import parse_rank_table
 
 _PATH: Final = click.Path(path_type=Path)
@@ -91,8 +94,14 @@ _OPTIONS: Final = (
         "tables",
         type=_PATH,
         multiple=True,
-        help="Assume that the job's processes read this rank table (hccl.json), from shared storage perhaps. Several,"
-        " or one beside the job's own, must not contradict each other.",
+        help="Assume that the job's processes read this rank table (hccl.json), in the place of the job's own: one from"
+        " shared storage, or the proposal of ranktable backup. Several must not contradict each other.",
+    ),
+    click.option(
+        "--comm-mode",
+        type=click.Choice([str(one) for one in CommMode if one is not CommMode.UNKNOWN]),
+        help="Assume that communicators are made from a rank table, or by root broadcast. Left out: as the PodGroup's"
+        " annotation fault-agent/comm-mode says, else ranktable if the table names backups.",
     ),
     click.option(
         "--peers",
@@ -147,6 +156,7 @@ def asked(
     links_up: bool,
     env_file: Path | None,
     tables: Sequence[Path],
+    comm_mode: str | None,
     peers: Sequence[str],
     host_plane: str | None,
     operator: str | None,
@@ -165,6 +175,8 @@ def asked(
         links_up=links_up,
         env=env_from(read_env(env_file), visible=True) if env_file is not None else None,
         tables=tuple(_table(path, text) for path in tables for text in read_tables(path)),
+        errors_of=_errors,
+        comm_mode=None if comm_mode is None else CommMode(comm_mode),
         peers=dict(parse_peers(word) for word in peers) if peers else None,
         host_plane_ok=None if host_plane is None else host_plane == "up",
         op_constraints_ok=None if operator is None else operator == "retryable",
@@ -185,6 +197,7 @@ def asked(
         say(f"finding: {text}")
     _all_known(book, assumed.links)
     _all_there(book, supposed, only)
+    _all_ranked(book, assumed, only or {job for one in supposed for job in jobs_at(book, one.key)})
     return what_if(
         book, supposed, replace(assumed, no_ledger=not outlook.ledger, no_clock=not outlook.clock), only, outlook.now
     )
@@ -204,11 +217,23 @@ def _outlook(cluster: Path | None, out: Path | None, config: Path | None) -> Out
     return look_at_services(load_settings(config, os.environ), lambda text: say(f"finding: {text}"))
 
 
-def _table(path: Path, text: TableText) -> RankTable:
+def _table(path: Path, text: TableText) -> NamedTable:
     try:
-        return parse_rank_table(text.raw)
+        table = parse_rank_table(text.raw)
+        twice = ambiguity(table)
+        wrong = f"{twice.pointer}: {twice.code}: {twice.message}" if twice is not None else ""
+        return NamedTable(text.name, table, wrong)
     except BadDocument as error:
         raise BadUsage(f"--table {text.name}: {error}", hint=f"see fault-agent ranktable check {path}") from error
+
+
+def _errors(table: RankTable) -> str:
+    """Errors of the table by itself, counted, with the first; empty: none."""
+    found = (one for one in validate(table) if one.severity == "error")
+    first = next(found, None)
+    if first is None:
+        return ""
+    return f"{many(1 + sum(1 for _ in found), 'error')}, first {first.pointer}: {first.code}: {first.message}"
 
 
 _SINCE: Final = re.compile(r"[0-9]{1,15}")
@@ -306,6 +331,20 @@ def _all_there(book: ClusterBook, supposed: Sequence[Supposed], only: Iterable[J
         if job not in held:
             others = f"those that do: {_few(sorted(held))}" if held else "no job does"
             raise BadUsage(f"--job {job}: holds no device that a fault is asked about on", hint=others)
+
+
+def _all_ranked(book: ClusterBook, assumed: Assumed, jobs: Iterable[JobId]) -> None:
+    """Raises BadUsage for a rank of --peers that no table of the asked jobs lists; not while there is no table."""
+    named = {rank for one, others in (assumed.peers or {}).items() for rank in (one, *others)}
+    if not named:
+        return
+    known = [found for name in jobs if (found := book.jobs.job(name)) is not None]
+    own = (book.tables.get((job.namespace, config_name(job))) for job in known)
+    tables = [one.table for one in assumed.tables] or [table for table in own if table is not None]
+    ranks = {device.rank_id for table in tables for server in table.servers for device in server.devices}
+    lost = sorted(named - ranks) if ranks else []
+    if lost:
+        raise BadUsage(f"--peers: rank {lost[0]} is in no rank table of the job", hint=f"ranks: {_few(sorted(ranks))}")
 
 
 def _device(text: str, place: str) -> int:

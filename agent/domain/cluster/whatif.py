@@ -3,7 +3,7 @@
 The one rule: it is the question that would be asked, with what was assumed for it named; nothing is held or written.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from agent.domain.rail import decide, plan_id
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
 from agent.domain.rail.life import HoldState, deadline
 from agent.domain.rail.reservations import RailLedger
-from agent.domain.rail.tables import difference
+from agent.domain.rail.tables import NamedTable, difference
 from agent.domain.rail.words import WHOLE_NODE, Answer, Borrow, FaultKind, RailCode, RailFault, Refuse
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import LINK_DOWN, SECOND, JobId, Millis, NodeName, Plane, Reason, utc_text
@@ -45,8 +45,11 @@ class Assumed:
     """Links of which nobody knows anything fresh are up."""
     env: HcclEnv | None = None
     """Of every process of the jobs."""
-    tables: tuple[RankTable, ...] = ()
-    """Rank tables that the job's processes are said to read."""
+    tables: tuple[NamedTable, ...] = ()
+    """Rank tables that the job's processes are said to read, in the place of the job's own."""
+    errors_of: Callable[[RankTable], str] = lambda _: ""
+    """In words the errors for which HCCL, or its document, refuses a table; empty: it has none."""
+    comm_mode: CommMode | None = None
     peers: Mapping[int, tuple[int, ...]] | None = None
     host_plane_ok: bool | None = None
     op_constraints_ok: bool | None = None
@@ -85,7 +88,7 @@ def what_if(
         for job in only or jobs_at(book, one.key) or (JobId(""),):
             by_job.setdefault(job, []).append(one)
     known = {name: found for name in sorted(by_job) if (found := book.jobs.job(name)) is not None}
-    table = assumed.tables[0] if assumed.tables else None
+    table = assumed.tables[0].table if assumed.tables else None
     facts = {name: facts_of(book, found, now, table, assumed.env) for name, found in known.items()}
     waits = {name: _threshold(facts[name]) if name in facts else 0.0 for name in sorted(by_job)}
     clock = _clock(supposed, waits.values(), book.limits.joint_window) if assumed.no_clock else None
@@ -270,11 +273,13 @@ def _assume(
             said.append(f"the links of {len(dark)} devices of which nothing fresh is known are up")
     if assumed.env is not None:
         said.append("the environment is as --env states it")
-    contradiction = question.contradiction
     if assumed.tables:
-        known = (own,) if own is not None else ()
-        contradiction = contradiction or difference((*known, *assumed.tables))
-        said.append("the rank table is as --table gives it")
+        replaced = ", in the place of the job's own" if own is not None or question.contradiction else ""
+        said.append(f"the rank table is as --table gives it{replaced}")
+        question = _as_given(question, assumed.tables)
+    errors = assumed.errors_of(question.table) if question.table is not None else ""
+    if errors:
+        said.append(f"the rank table is taken although it has {errors}; see fault-agent ranktable check")
     if assumed.peers is not None:
         said.append("ranks talk over RDMA to the peers that are given")
     if assumed.cross_die_traffic:
@@ -285,6 +290,7 @@ def _assume(
         ("retries used", assumed.retries_used),
         ("strictness", assumed.strictness),
         ("policy", assumed.policy),
+        ("communication mode", assumed.comm_mode),
     ):
         if value is not None:
             said.append(f"{what}: { ({True: 'yes', False: 'no'}[value] if isinstance(value, bool) else value) }")
@@ -292,7 +298,6 @@ def _assume(
         question,
         links=links,
         down=down,
-        contradiction=contradiction,
         peers=assumed.peers,
         host_plane_ok=assumed.host_plane_ok,
         op_constraints_ok=assumed.op_constraints_ok,
@@ -300,8 +305,18 @@ def _assume(
         cross_die_traffic=assumed.cross_die_traffic,
         strictness=assumed.strictness or question.strictness,
         policy=assumed.policy or question.policy,
+        comm_mode=assumed.comm_mode or question.comm_mode,
     )
     return given, tuple(said)
+
+
+def _as_given(question: RailQuestion, tables: Sequence[NamedTable]) -> RailQuestion:
+    """The question with these tables alone, judged as the job's own would be: one that contradicts itself is none."""
+    wrong = next((one for one in tables if one.wrong), None)
+    if wrong is None:
+        return replace(question, contradiction=difference(tables))
+    told = f"the rank table of {wrong.name} contradicts itself: {wrong.wrong}"
+    return replace(question, contradiction=told, table=None, servers={})
 
 
 def _unknown(question: RailQuestion, link: Link | None) -> bool:

@@ -71,7 +71,7 @@ class RailQuestion:
     table_problem: str = ""
     """Why there is no rank table, if the caller knows."""
     contradiction: str = ""
-    """What the job's rank tables contradict each other in, or one contradicts itself in; empty: nothing."""
+    """What the job's rank tables contradict each other in, or one itself (`table` is then None); empty: nothing."""
     freshness: Millis = Millis(MINUTE)
     policy: BorrowPolicy = BorrowPolicy.PER_NPU
     strictness: Strictness = Strictness.STRICT
@@ -281,14 +281,16 @@ class Hit:
     detail: str
     fault: RailFault | None = None
     until: Millis = Millis(0)
+    advice: str = ""
+    """What to do, where that of the code does not fit the cause."""
 
 
 Hits = tuple[Hit, ...]
 
 
-def refuse(code: RailCode, detail: str) -> Hit:
+def refuse(code: RailCode, detail: str, advice: str = "") -> Hit:
     """No plan at all, for this reason."""
-    return Hit(HitKind.REFUSE, code, detail)
+    return Hit(HitKind.REFUSE, code, detail, advice=advice)
 
 
 def set_aside(code: RailCode, fault: RailFault, detail: str) -> Hit:

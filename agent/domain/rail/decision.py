@@ -52,7 +52,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r.unknown_target,
         "refuse",
         "the job, its node, the die or its rank is in no completed rank table",
-        {RailCode.TABLES_CONTRADICT: "tables of the job say different things"},
+        {RailCode.TABLES_CONTRADICT: "tables of the job say different things, or one contradicts itself"},
     ),
     Rule(
         2,
@@ -209,7 +209,8 @@ def decide(question: RailQuestion) -> Answer:
         word = word_of(rule, hits)
         checked.append(word)
         if word.outcome is Outcome.REFUSED:
-            return Refuse(word.code, rule.number, word.detail, tuple(checked))
+            advice = next(hit.advice for hit in hits if hit.kind is HitKind.REFUSE)
+            return Refuse(word.code, rule.number, word.detail, tuple(checked), advice)
         if word.outcome is Outcome.SET_ASIDE:
             aside += [(rule, hit) for hit in hits if hit.kind is not HitKind.NOT_JUDGED]
             case = case.without(settled_by(hits))

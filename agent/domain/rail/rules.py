@@ -17,7 +17,17 @@ from agent.domain.hccl import (
     in_force,
 )
 from agent.domain.rail.case import Case, Hit, HitKind, Hits, Seat, Strictness, link_of, node_envs, refuse, set_aside
-from agent.domain.rail.words import WHOLE_NODE, FaultKind, RailCode, RailFault
+from agent.domain.rail.words import (
+    NODE_OF_NONE,
+    PEER_UNKNOWN,
+    TABLE_MISSING,
+    TABLE_UNREAD,
+    TABLE_WRONG,
+    WHOLE_NODE,
+    FaultKind,
+    RailCode,
+    RailFault,
+)
 from agent.domain.vocab import Millis
 
 # --- 1 to 9: is there anything to borrow for? ---------------------------------------------------------------------
@@ -30,17 +40,19 @@ def unknown_target(case: Case) -> Hits:
     """
     q = case.q
     if q.contradiction:
-        return (refuse(RailCode.TABLES_CONTRADICT, q.contradiction),)
+        return (refuse(RailCode.TABLES_CONTRADICT, q.contradiction, TABLE_WRONG if q.table is None else ""),)
     if not q.job:
         places = dict.fromkeys(fault.place for fault in case.faults)
-        return tuple(refuse(RailCode.UNKNOWN_TARGET, f"no pod of a known job is on {place}") for place in places)
+        why = "no pod of a known job is on"
+        return tuple(refuse(RailCode.UNKNOWN_TARGET, f"{why} {place}", NODE_OF_NONE) for place in places)
     if q.table is None:
         why = f": {q.table_problem}" if q.table_problem else ""
-        return (refuse(RailCode.UNKNOWN_TARGET, f"no completed rank table of job {q.job!r} is known{why}"),)
+        advice = TABLE_UNREAD if q.table_problem else TABLE_MISSING
+        return (refuse(RailCode.UNKNOWN_TARGET, f"no completed rank table of job {q.job!r} is known{why}", advice),)
     known = {node for node, _ in q.owners} if q.table.version == "2.0" else set(case.on_node)
     hits = []
     for fault in case.faults:
-        owner = q.owners.get((fault.node, fault.device))
+        owner, advice = q.owners.get((fault.node, fault.device)), ""
         if owner is not None and owner != q.job:
             detail = f"{fault.place} belongs to {owner}"
         elif fault.node not in known:
@@ -52,10 +64,10 @@ def unknown_target(case: Case) -> Hits:
         elif (seat := case.seat_of(fault)) is None:
             detail = f"{fault.place} is not in the job's rank table"
         elif lost := [rank for rank in case.peers(seat) if case.seat(rank) is None] if q.peers is not None else []:
-            detail = f"peer {lost[0]} of {seat} is not in the job's rank table"
+            detail, advice = f"peer {lost[0]} of {seat} is not in the job's rank table", PEER_UNKNOWN
         else:
             continue
-        hits.append(refuse(RailCode.UNKNOWN_TARGET, detail))
+        hits.append(refuse(RailCode.UNKNOWN_TARGET, detail, advice))
     return tuple(hits)
 
 

@@ -190,6 +190,8 @@ class Refuse:
     rule: int
     detail: str
     checked: tuple[Checked, ...] = ()
+    advice: str = ""
+    """What to do, where that of the code does not fit the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,16 @@ _VISIBLE: Final = "Give both dies of an NPU to one pod, and leave both in ASCEND
 _PROBE: Final = "no borrow is planned without it."
 _ONCE: Final = "One borrow each: reschedule the job, or return the earlier one by hand when its link is repaired."
 _NOT_ASKED: Final = "The rules are not asked any more: rail explain shows what they would say of it."
+TABLE_WRONG: Final = "Put the rank table right: fault-agent ranktable check tells all that is wrong with it."
+"""Advice for a rank table that cannot be used, in the place of that of the code."""
+TABLE_UNREAD: Final = (
+    "A rank table counts once it is completed and can be read: fault-agent ranktable check tells what is in the way."
+)
+TABLE_MISSING: Final = (
+    "The job needs a completed rank table: ConfigMap rings-config-<job>, key hccl.json; a what-if takes --table."
+)
+NODE_OF_NONE: Final = "Name a die that a running job holds: pods and their devices are read from the cluster's objects."
+PEER_UNKNOWN: Final = "Name peers that are ranks of the job's rank table: fault-agent ranktable show lists them."
 _ADVICE: Final = {
     RailCode.UNKNOWN_TARGET: "Name a die that a running job holds and its completed rank table lists.",
     RailCode.TABLES_CONTRADICT: "Find out which rank table the job runs with, and take the other away.",
@@ -245,7 +257,10 @@ _ADVICE: Final = {
     RailCode.RETRY_L2_OFF: "Set HCCL_OP_RETRY_ENABLE to L1:1,L2:1 in every pod before the next start.",
     RailCode.EXPANSION_MODE: "Leave HCCL_OP_EXPANSION_MODE out, or say AI_CPU, before the next start.",
     RailCode.ENV_MISMATCH: "Give every pod of the job the same HCCL variables before the next start.",
-    RailCode.COMM_MODE_UNKNOWN: "Annotate the PodGroup with fault-agent/comm-mode: ranktable or rootinfo.",
+    RailCode.COMM_MODE_UNKNOWN: (
+        "Annotate the PodGroup with fault-agent/comm-mode: ranktable or rootinfo; a what-if takes --comm-mode."
+        " A rank table that names backups says ranktable by itself."
+    ),
     RailCode.HOST_IP_MISSING: _HOSTS,
     RailCode.PEER_HOST_IP_MISSING: _HOSTS,
     RailCode.NO_BACKUP_CONFIGURED: _BACKUPS,
@@ -280,6 +295,8 @@ def code_advice(code: RailCode) -> str:
 
 def advice_for(answer: Answer) -> str:
     """What a person should do about an answer, in a sentence or two; empty when there is nothing to do."""
+    if isinstance(answer, Refuse) and answer.advice:
+        return answer.advice
     if not isinstance(answer, Borrow):
         return _ADVICE.get(answer.code, "")
     return borrow_advice(note.code for note in answer.warnings)

@@ -17,9 +17,10 @@ from agent.domain.events import ActiveFault, FaultKey, Link, NodeReport, Occurre
 from agent.domain.hccl import env_from
 from agent.domain.ledger import Done, Kept
 from agent.domain.rail import HoldState, Reservation
-from agent.domain.rail.case import BorrowPolicy, Strictness
+from agent.domain.rail.case import BorrowPolicy, CommMode, Strictness
 from agent.domain.rail.reservations import RailLedger
-from agent.domain.rail.words import Borrow, FaultKind, Observe, RailFault
+from agent.domain.rail.tables import NamedTable
+from agent.domain.rail.words import Borrow, FaultKind, Observe, RailFault, advice_for
 from agent.domain.vocab import JobId, Millis, NodeName, OccurrenceId, Plane, Reason, Source
 
 LINK = "81078603"
@@ -331,7 +332,13 @@ BAD: list[tuple[str, list[dict[str, Any]], list[Supposed], Assumed, tuple[str, s
         "tables that contradict each other",
         the_a3(),
         [link()],
-        replace(UP, tables=(a3_table(lambda d: d["server_list"].reverse()), a3_table(without_odd))),
+        replace(
+            UP,
+            tables=(
+                NamedTable("one", a3_table(lambda d: d["server_list"].reverse())),
+                NamedTable("two", a3_table(without_odd)),
+            ),
+        ),
         (DEMO, "Refuse", 1, "TABLES_CONTRADICT"),
     ),
     (
@@ -360,7 +367,8 @@ def test_what_is_wrong_gets_its_code(
 
 def test_what_is_wrong_with_a_table_is_told() -> None:
     (twice,) = asked(a_book(the_a3(lambda d: d["server_list"][1]["device"][0].__setitem__("rank_id", "0"))), link())
-    assert twice.answer.detail.startswith("train/rings-config-demo /server_list/1/device/0/rank_id: RANK_DUP")
+    told = "the rank table of ConfigMap train/rings-config-demo contradicts itself: "
+    assert twice.answer.detail.startswith(f"{told}/server_list/1/device/0/rank_id: RANK_DUP")
     (early,) = asked(a_book(the_a3(lambda d: d.__setitem__("status", "initializing"))), link())
     assert "STATUS_NOT_READY: status is 'initializing'" in early.answer.detail
 
@@ -394,7 +402,9 @@ def test_everything_that_is_assumed_is_named() -> None:
     assumed = Assumed(
         links_up=True,
         env=env,
-        tables=(a3_table(),),
+        tables=(NamedTable("hccl.json", a3_table()),),
+        errors_of=lambda _: "2 errors, first this",
+        comm_mode=CommMode.RANKTABLE,
         peers={0: (8,), 8: (0,)},
         host_plane_ok=True,
         op_constraints_ok=True,
@@ -409,16 +419,49 @@ def test_everything_that_is_assumed_is_named() -> None:
     assert answer.assumed == (
         "the links of 15 devices of which nothing fresh is known are up",
         "the environment is as --env states it",
-        "the rank table is as --table gives it",
+        "the rank table is as --table gives it, in the place of the job's own",
+        "the rank table is taken although it has 2 errors, first this; see fault-agent ranktable check",
         "ranks talk over RDMA to the peers that are given",
         "host plane is up: yes",
         "operator can be executed again: yes",
         "retries used: 0",
         "strictness: source",
         "policy: per_communicator",
+        "communication mode: ranktable",
     )
     crossed = asked(a_book(the_a3()), link(), assumed=replace(UP, cross_die_traffic=True))
     assert said(crossed) == [(DEMO, "Refuse", 23, "CROSS_DIE_TRAFFIC")]
+
+
+def test_a_given_table_takes_the_place_of_the_jobs_own_whatever_that_is() -> None:
+    for change in (
+        None,
+        without_odd,
+        lambda d: d["server_list"][1]["device"][0].__setitem__("rank_id", "0"),
+        lambda d: d.__setitem__("status", "initializing"),
+    ):
+        given = replace(UP, tables=(NamedTable("hccl.json", a3_table()),))
+        assert said(asked(a_book(the_a3(change)), link(), assumed=given)) == [(DEMO, "Borrow", 28, "BORROW")]
+
+
+def test_a_given_table_that_contradicts_itself_is_refused_as_the_jobs_own_is() -> None:
+    given = replace(UP, tables=(NamedTable("x.json", a3_table(), "/a: RANK_DUP: rank 0 is given twice"),))
+    (answer,) = asked(a_book(the_a3()), link(), assumed=given)
+    assert said((answer,)) == [(DEMO, "Refuse", 1, "TABLES_CONTRADICT")]
+    told = "the rank table of x.json contradicts itself: /a: RANK_DUP: rank 0 is given twice"
+    assert answer.answer.detail == told
+    own = the_a3(lambda d: d["server_list"][1]["device"][0].__setitem__("rank_id", "0"))
+    (other,) = asked(a_book(own), link(), assumed=UP)
+    assert advice_for(answer.answer) == advice_for(other.answer)
+    assert advice_for(other.answer).startswith("Put the rank table right: fault-agent ranktable check")
+
+
+def test_the_communication_mode_may_be_said() -> None:
+    bare = the_a3(lambda d: [item.pop("backup_device_ip") for s in d["server_list"] for item in s["device"]])
+    rootinfo = asked(a_book(bare), link(), assumed=replace(UP, comm_mode=CommMode.ROOTINFO))
+    assert said(rootinfo) == [(DEMO, "Borrow", 28, "BORROW")]
+    table = asked(a_book(bare), link(), assumed=replace(UP, comm_mode=CommMode.RANKTABLE))
+    assert said(table) == [(DEMO, "Refuse", 15, "NO_BACKUP_CONFIGURED")]
 
 
 def test_only_the_job_that_is_named_is_asked() -> None:

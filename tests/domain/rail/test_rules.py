@@ -8,7 +8,7 @@ from agent.domain.events import Link
 from agent.domain.hccl import VISIBLE_DEVICES, env_from
 from agent.domain.rail import RULES, decide
 from agent.domain.rail.case import BorrowPolicy, CommMode, RailQuestion, Strictness
-from agent.domain.rail.words import RailCode, code_advice
+from agent.domain.rail.words import RailCode, advice_for, code_advice
 from agent.domain.ranktable import RankTable
 from agent.domain.vocab import JobId, Millis
 
@@ -247,3 +247,21 @@ def test_every_code_of_an_answer_is_reached() -> None:
 def test_every_refusal_says_what_to_do() -> None:
     refusals = {case[2][2] for case in RULE_CASES if case[2][0] == "Refuse"} | {"LEDGER_FULL", "TOO_OLD", "BEFORE_ACT"}
     assert [code for code in sorted(refusals) if not code_advice(RailCode(code))] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "advice"),
+    [
+        (question(fault(), job=JobId("")), "Name a die that a running job holds: pods"),
+        (question(fault(), table=None, table_problem="STATUS_NOT_READY"), "A rank table counts once it is completed"),
+        (question(fault(), table=None), "The job needs a completed rank table: ConfigMap rings-config-<job>"),
+        (question(fault(), table=None, contradiction="RANK_DUP"), "Put the rank table right: "),
+        (question(fault(), contradiction="two differ"), "Find out which rank table the job runs with"),
+        (question(fault(), peers={0: (8, 99)}), "Name peers that are ranks of the job's rank table"),
+        (question(fault(device=9)), "Name a die that a running job holds and its completed rank table lists."),
+    ],
+)
+def test_the_advice_of_rule_1_fits_the_cause(asked: RailQuestion, advice: str) -> None:
+    answer = decide(asked)
+    assert answer.rule == 1
+    assert advice_for(answer).startswith(advice)
