@@ -141,10 +141,20 @@ def take(
     after = replace(course, recovery=moved.recovery)
     courses = tuple(after if one.recovery.id == course.recovery.id else one for one in draft.ledger.courses)
     draft.ledger = replace(draft.ledger, courses=courses)
-    if cause is not None and moved.recovery.phase is not Phase.ENDED:
-        detail = f"recovery {moved.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}, {because}"
+    before = course.recovery
+    # Pods that go while it is shown recovered only have it leave sooner: it has succeeded once.
+    again = moved.recovery.phase is before.phase is Phase.RECOVERED
+    if cause is not None and moved.recovery.phase is not Phase.ENDED and not again:
+        escalated = moved.reason is Reason.RECOVERY_ESCALATED
+        change = policy_words(before, moved) if escalated else f"{before.phase} → {moved.recovery.phase}"
+        detail = f"recovery {before.id}: {change}, {because}"
         draft.say(moved.reason, detail, cause, document_of(job) if job is not None else "")
     return after
+
+
+def policy_words(before: Recovery, moved: Step) -> str:
+    """Which policy a recovery has left for which stronger one."""
+    return f"policy {before.policy} → {moved.recovery.policy}"
 
 
 def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:
