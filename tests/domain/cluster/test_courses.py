@@ -218,6 +218,17 @@ async def test_a_stronger_fault_that_nobody_can_answer_says_why_and_is_behind_th
     ]
 
 
+async def test_a_fault_that_isolates_is_behind_the_recovery_that_fails_and_what_is_written_then() -> None:
+    rig = in_state(Phase.FAILED)
+    rig.tick(21)
+    (failing,) = await told(rig, Reason.RECOVERY_FAILED)
+    began, isolates = f"n1/chip/2/{REQUEST}@{T0 + 1000}", f"n1/chip/1/{SEPARATE}@{T0 + 20_000}"
+    assert failing.detail == f"recovery 1: unrecovered → failed, isolated because of {isolates}"
+    assert (failing.fault, failing.causes) == (began, (Behind(isolates, JobId(DEMO_JOB)),))
+    written = [one for one in rig.decisions if one.document == RESET and one.reason is Reason.WRITTEN]
+    assert [cause.fault for cause in written[-1].causes] == [began, isolates]
+
+
 async def test_an_escalation_by_a_stronger_fault_names_the_old_policy_and_the_new_one() -> None:
     rig = Rig(the_demo(LABELS), {"reset": {"executor": "external"}})
     rig.fault(REQUEST, 1)
