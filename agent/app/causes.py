@@ -52,7 +52,7 @@ class Causes:
     def of_job(self, book: ClusterBook, job: JobId, verdict: Verdict) -> None:
         """A job was decided: what its decisions say is behind the documents that they are about."""
         for decision in verdict.decisions:
-            behind = [Behind(decision.fault, job)]
+            behind = [Behind(decision.fault, job), *decision.causes]
             if decision.reason is Reason.RESCHEDULE_RECORDED:
                 self._add((Shared.RECORDS, _ALL), behind)
             elif decision.document and decision.fault:

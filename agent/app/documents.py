@@ -37,6 +37,8 @@ RETRY_TIMES = "remain-retry-times"
 RECORDS = "recent-reschedule-records"
 VCJOB_NAME = "vcjob-fault-npu-cm"
 RESCHEDULE_NAME = "job-reschedule-reason"
+MEND = "nothing is written over it: mend it, or set it to an empty text and it is made anew"
+"""What a person does about a key of a live object that cannot be read."""
 RESET_LABELS = {"reset": "true"}
 """Device-plugin's informer sees a reset-config only with this label (ascendtolerance.go:127)."""
 
@@ -94,9 +96,11 @@ def take_over(book: ClusterBook, vcjob: ConfigMap | None, records: ConfigMap | N
                 book.known_records[JobId(job)] = known.total
 
 
-def barred(live: ConfigMap | None, manager: str, sole_writer: bool, declared: bool = False) -> Rendered | None:
-    """FOREIGN_WRITER_LIVE when somebody else has a hand in the object and nobody declared us its sole writer, or when
-    the plugin is declared to be at work, also before its first write.
+def barred(
+    live: ConfigMap | None, manager: str, name: str, sole_writer: bool, declared: bool = False
+) -> Rendered | None:
+    """FOREIGN_WRITER_LIVE when somebody else has a hand in the shared document of that name and nobody declared us its
+    sole writer, or when the plugin is declared to be at work, also before its first write.
     """
     if declared:
         detail = "the settings say volcano: alive, and its plugin writes it anew each second from memory; compared only"
@@ -104,9 +108,10 @@ def barred(live: ConfigMap | None, manager: str, sole_writer: bool, declared: bo
     others = foreign_writers(live, manager)
     if not others or sole_writer:
         return None
+    setting = f"documents.{name.replace('-', '_')}.sole_writer"
     return Rendered(
         Reason.FOREIGN_WRITER_LIVE,
-        detail=f"written by {', '.join(others)}; compared only (documents.<name>.sole_writer declares them gone)",
+        detail=f"written by {', '.join(others)}; compared only ({setting} declares them gone)",
     )
 
 
@@ -125,7 +130,7 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     """
     data = live.data if live is not None else {}
     foreign = foreign_data(live, FAULT_NODE, RETRY_TIMES)
-    retries, said = _retries(book, gone, data.get(RETRY_TIMES, ""), budget_beside(foreign))
+    retries, moved, said = _retries(book, gone, data.get(RETRY_TIMES, ""), budget_beside(foreign))
     entries, problem, ours = _entries(book, data.get(FAULT_NODE, ""), shown)
     trimmed = trim_fault_nodes(entries.values(), budget_beside({**foreign, RETRY_TIMES: retries}))
     kept = trimmed.entries
@@ -135,7 +140,7 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     nodes = encode_fault_nodes(kept) or "[]"
     shown.rendered(nodes, kept)
     shown.left_out = {"devices": trimmed.dropped, "details": trimmed.bare, "nodes": trimmed.left_out}
-    detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *said))
+    detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *moved, *said))
     mark = {NODES_ANNOTATION: check_code(nodes) if ours else None}
     return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail, annotations=mark)
 
@@ -164,8 +169,10 @@ def _at_its_time(entry: FaultNodeEntry, live: FaultNodeEntry | None) -> FaultNod
     return live if live is not None and same_but_time(entry, live) else entry
 
 
-def _retries(book: ClusterBook, gone: frozenset[JobId], text: str, limit: int) -> tuple[str, tuple[str, ...]]:
-    """The text of `remain-retry-times`, and what is to be said of it.
+def _retries(
+    book: ClusterBook, gone: frozenset[JobId], text: str, limit: int
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The text of `remain-retry-times`, what it changes for whom, and what else is to be said of it.
 
     A map nobody can read fails waiting jobs as it is, so what is wrong in it goes and the rest stays.
     """
@@ -191,8 +198,16 @@ def _retries(book: ClusterBook, gone: frozenset[JobId], text: str, limit: int) -
         # ascend-operator decides alike for a job with none left and for one that is not there.
         left = {job: one for job, one in kept.items() if one.times > 0}
         said = (*said, f"{len(kept) - len(left)} jobs without retries left out of {RETRY_TIMES} to fit")
-        encoded = encode_retry_times(left)
-    return encoded, said
+        kept, encoded = left, encode_retry_times(left)
+    return encoded, tuple(_moved(live, kept)), said
+
+
+def _moved(live: Mapping[str, RetryTimes], kept: Mapping[str, RetryTimes]) -> Iterator[str]:
+    """Whose retries change, for people: a few with what is left to them, and how many more."""
+    changed = [job for job in live.keys() | kept.keys() if live.get(job) != kept.get(job)]
+    if changed:
+        told = [f"{job} {kept[job].times} left" if job in kept else f"{job} taken out" for job in sorted(changed)[:3]]
+        yield f"retries: {', '.join(told)}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
 
 
 def _cut(trimmed: TrimmedNodes) -> Iterator[str]:
@@ -227,7 +242,7 @@ def render_reset(
             detail="the job has none; create it with label reset=true, or set documents.reset_config.create",
         )
     text = live.data.get(RESET_JSON, "") if live is not None else ""
-    info = decode_reset(text) if text.strip() else ResetInfo(rank_list=())
+    info = _reset_info(text)
     data = live.data if live is not None else {}
     foreign = foreign_data(live, RESET_JSON, CHECK_CODE, RESTART_TYPE)
     restart_type: str | None = None
@@ -245,6 +260,16 @@ def render_reset(
     ids = ", ".join(f"recovery {one} {merged.status or merged.outcome}" for one, merged in found.items())
     detail = f"{ids}; RetryTime {info.retry_time}{cuts}"
     return Rendered(Reason.WRITTEN, reset_data(info, restart_type, data), detail, RESET_LABELS, owner)
+
+
+def _reset_info(text: str) -> ResetInfo:
+    """What stands in `reset.json`. Raises BadDocument with the key and what to do."""
+    if not text.strip():
+        return ResetInfo(rank_list=())
+    try:
+        return decode_reset(text)
+    except BadDocument as error:
+        raise BadDocument(error.reason, place=f"{RESET_JSON} {error.place}", hint=MEND) from error
 
 
 def _unchanged(found: Mapping[int, Merge]) -> Reason:

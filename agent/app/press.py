@@ -118,7 +118,9 @@ class Press:
             stood.append(live)
             if live is not None:
                 self.look_for_volcano(live)
-            barred = docs.barred(live, wishes.manager, wishes.vcjob_sole, self.book.limits.volcano is True)
+            barred = docs.barred(
+                live, wishes.manager, docs.VCJOB_NAME, wishes.vcjob_sole, self.book.limits.volcano is True
+            )
             return barred or docs.render_vcjob(self.book, gone, live, self.shown)
 
         done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, render, wishes.vcjob)
@@ -148,11 +150,13 @@ class Press:
         wishes, declared = self._wishes, self.book.limits.volcano is True
         if vcjob is not None:
             self.look_for_volcano(vcjob)
-        for shared, live, sole in (
-            (Shared.VCJOB, vcjob, wishes.vcjob_sole),
-            (Shared.RECORDS, records, wishes.reschedule_sole),
+        for shared, name, live, sole in (
+            (Shared.VCJOB, docs.VCJOB_NAME, vcjob, wishes.vcjob_sole),
+            (Shared.RECORDS, docs.RESCHEDULE_NAME, records, wishes.reschedule_sole),
         ):
-            other = docs.barred(live, wishes.manager, sole, declared) or claimed_by_other(live, self.book.cluster_id)
+            other = docs.barred(live, wishes.manager, name, sole, declared) or claimed_by_other(
+                live, self.book.cluster_id
+            )
             self._note(shared, Reason.FOREIGN_WRITER_LIVE if other else Reason.UNCHANGED)
 
     def _note(self, shared: Shared, reason: Reason) -> None:
@@ -167,7 +171,9 @@ class Press:
 
         def render(live: ConfigMap | None) -> Rendered:
             stood.append(live)
-            barred = docs.barred(live, wishes.manager, wishes.reschedule_sole, self.book.limits.volcano is True)
+            barred = docs.barred(
+                live, wishes.manager, docs.RESCHEDULE_NAME, wishes.reschedule_sole, self.book.limits.volcano is True
+            )
             return barred or render_reschedule(self.book, live, shown)
 
         done = await self._publisher.publish(

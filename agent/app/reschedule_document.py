@@ -6,7 +6,7 @@ The one rule: one more record costs what that record costs; nothing is read, mer
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from agent.app.documents import RECORDS, foreign_data
+from agent.app.documents import MEND, RECORDS, foreign_data
 from agent.app.publisher import Rendered
 from agent.domain.cluster import ClusterBook
 from agent.domain.reschedule import MAX_RECORDS, MAX_TOTAL, JobRecords
@@ -79,7 +79,7 @@ def render_reschedule(book: ClusterBook, live: ConfigMap | None, shown: RecordsS
     try:
         jobs = dict(shown.read(data.get(RECORDS, "")))
     except BadDocument as error:
-        return Rendered(Reason.DOCUMENT_UNREADABLE, detail=f"{error}; nothing is written over it")
+        return Rendered(Reason.DOCUMENT_UNREADABLE, detail=f"{RECORDS}: {error}; {MEND}")
     for job, records in ours.items():
         if records.records or job in jobs:
             jobs[job] = shown.merge(job, jobs.get(job), records)

@@ -309,6 +309,7 @@ class Decision:
     ranks: tuple[int, ...] = ()
     trace: str = ""
     causes: tuple[Behind, ...] = ()
-    """Of what became of a document: the faults and jobs behind it, the newest few."""
+    """Of what became of a document: the faults and jobs behind it, the newest few. Of a recovery that failed: the fault
+    that isolates, beside the one that began it."""
     policy: str = ""
     """First digits of the digest of the policy that rated it; empty: the one in force where it is told."""

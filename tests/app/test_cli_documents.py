@@ -53,7 +53,8 @@ def test_diff_after_observe_says_what_would_change_and_why(call: Command, tmp_pa
     code, out, err = call("documents", "diff", *words)
     assert (code, err) == (1, "")
     lines = out.splitlines()
-    assert lines[0] == f"{VCJOB}: would change (mode observe: not while it is in force) · faulty: n1 CardUnhealthy"
+    what = f"faulty: n1 CardUnhealthy; retries: {DEMO_JOB} 3 left"
+    assert lines[0] == f"{VCJOB}: would change (mode observe: not while it is in force) · {what}"
     assert lines[1] == f"  because  {REF}"
     assert lines[2].split() == [DEMO_JOB]
     assert lines[3:6:2] == [f"--- {VCJOB} fault-node, as it stands", "@@ -0,0 +1,22 @@"]

@@ -134,7 +134,7 @@ def test_why_a_document_tells_each_time_it_was_written(call: Command, judged: Pa
         code, out, _ = call("why", "document", ref, "--out", judged)
         assert code == 0
         assert out.count("Z  WRITTEN  volcano-system/vcjob-fault-npu-cm\n") == 4
-        assert f"    detail    no faulty node\n    because   {DEMO_JOB}\n" in out
+        assert f"    detail    no faulty node; retries: {DEMO_JOB} 3 left\n    because   {DEMO_JOB}\n" in out
         assert f"    detail    faulty: n1 CardUnhealthy\n    because   {REF}\n" in out
         assert out.partition("\nNow:\n")[2].splitlines() == [
             f"  active   {REF}  SeparateNPU",

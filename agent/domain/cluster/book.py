@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from agent.domain.events import ActiveFault, Decision, NodeReport, Occurrence, fault_ref
+from agent.domain.events import ActiveFault, Behind, Decision, NodeReport, Occurrence, fault_ref
 from agent.domain.faultnodes import FaultNodeEntry
 from agent.domain.isolation import Isolation
 from agent.domain.jobs import Pod
@@ -292,6 +292,7 @@ class Draft:
                 occurrence=of.occurrence,
                 ranks=of.ranks,
                 trace=of.trace,
+                causes=of.behind,
             )
         )
 
@@ -317,6 +318,8 @@ class Cause:
     occurrence: str = ""
     ranks: tuple[int, ...] = ()
     trace: str = ""
+    behind: tuple[Behind, ...] = ()
+    """What else is behind it, beside that fault."""
 
 
 def cause_of(book: ClusterBook, occurrence: Occurrence, ranks: tuple[int, ...] = ()) -> Cause:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from agent.domain.cluster.book import Cause, Draft, on_chip
 from agent.domain.cluster.effective import SEPARATION_RULE, faults_of
 from agent.domain.effects import node_status, switch_status
-from agent.domain.events import ActiveFault, fault_ref
+from agent.domain.events import ActiveFault, Behind, fault_ref
 from agent.domain.jobs import Job, config_name
 from agent.domain.ledger import Course
 from agent.domain.reset import (
@@ -90,8 +90,8 @@ def follow(draft: Draft, job: Job | None) -> None:
         for signal in _signals(draft, job, course):
             moved = step(current.recovery, signal, draft.now, draft.book.limits.reset)
             if moved is not None:
-                because = _because(draft, job, signal)
-                current = take(draft, current, moved, cause_of_course(current), job, because)
+                cause = replace(cause_of_course(current), behind=_behind(draft, job, signal))
+                current = take(draft, current, moved, cause, job, _because(draft, job, signal))
     _let_go(draft)
 
 
@@ -124,6 +124,16 @@ def _because(draft: Draft, job: Job | None, signal: Signal) -> str:
     return _WORDS.get(signal, str(signal))
 
 
+def _behind(draft: Draft, job: Job | None, signal: Signal) -> tuple[Behind, ...]:
+    """The fault that moved a recovery and is not the one that began it, where it can be asked for."""
+    if signal is not Signal.ISOLATION_FAULT or job is None:
+        return ()
+    isolated = isolating(draft, job)
+    if isolated is None or isolated.rule in (_RELATION, SEPARATION_RULE):
+        return ()
+    return (Behind(fault_ref(isolated.key, isolated.since), job.id),)
+
+
 def cause_of_course(course: Course) -> Cause:
     """The fault that began a recovery, as the cause of what becomes of it."""
     recovery = course.recovery
@@ -141,10 +151,20 @@ def take(
     after = replace(course, recovery=moved.recovery)
     courses = tuple(after if one.recovery.id == course.recovery.id else one for one in draft.ledger.courses)
     draft.ledger = replace(draft.ledger, courses=courses)
-    if cause is not None and moved.recovery.phase is not Phase.ENDED:
-        detail = f"recovery {moved.recovery.id}: {course.recovery.phase} → {moved.recovery.phase}, {because}"
+    before = course.recovery
+    # Pods that go while it is shown recovered only have it leave sooner: it has succeeded once.
+    again = moved.recovery.phase is before.phase is Phase.RECOVERED
+    if cause is not None and moved.recovery.phase is not Phase.ENDED and not again:
+        escalated = moved.reason is Reason.RECOVERY_ESCALATED
+        change = policy_words(before, moved) if escalated else f"{before.phase} → {moved.recovery.phase}"
+        detail = f"recovery {before.id}: {change}, {because}"
         draft.say(moved.reason, detail, cause, document_of(job) if job is not None else "")
     return after
+
+
+def policy_words(before: Recovery, moved: Step) -> str:
+    """Which policy a recovery has left for which stronger one."""
+    return f"policy {before.policy} → {moved.recovery.policy}"
 
 
 def _signals(draft: Draft, job: Job | None, course: Course) -> Iterator[Signal]:

@@ -1,6 +1,7 @@
 """Where a job's pods are, which of them a fault has hit, and what their replacement means.
 
-The one rule: a record is made once, when pods that a fault had hit are gone and the job is whole again without them.
+The one rule: a record is made once, when pods that were hit as they went are gone and the job is whole again without
+them; what was over before is no reason.
 """
 
 from collections.abc import Collection, Iterable, Iterator

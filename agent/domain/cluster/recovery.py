@@ -15,7 +15,7 @@ from agent.domain.cluster.book import (
     on_chip,
     was_over,
 )
-from agent.domain.cluster.courses import RUNNING, document_of, isolating, take, words_of
+from agent.domain.cluster.courses import RUNNING, document_of, isolating, policy_words, take, words_of
 from agent.domain.cluster.effective import faults_of
 from agent.domain.cluster.kept import decidable, key_of
 from agent.domain.events import Occurrence
@@ -25,8 +25,10 @@ from agent.domain.reset import (
     POLICIES,
     Phase,
     Policy,
+    Recovery,
     ResetDevice,
     Signal,
+    Step,
     join,
     policy_of,
     start,
@@ -44,7 +46,10 @@ def consider(draft: Draft, job: Job) -> None:
         draft.mark(key_of(occurrence, device), reason)
 
 
-_TOUCHING = frozenset({Reason.RECOVERY_STARTED, Reason.RECOVERY_JOINED, Reason.RECOVERY_ESCALATED})
+_TOUCHING = frozenset(
+    {Reason.RECOVERY_STARTED, Reason.RECOVERY_JOINED, Reason.RECOVERY_ESCALATED, Reason.RECOVERY_FAILED}
+)
+"""Reasons of a fault that changes the job's reset.json: it is behind what is written there."""
 
 
 def ranks_on(book: ClusterBook, job: JobId, node: NodeName, device: int | None) -> tuple[int, ...]:
@@ -141,7 +146,7 @@ def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, 
         if joined is None:
             return Reason.RECOVERY_JOINED, f"recovery {running.recovery.id} already covers it"
         take(draft, running, joined, None, job, "")
-        return joined.reason, f"into recovery {running.recovery.id}"
+        return joined.reason, _into(running.recovery, joined, policy)
     seen = draft.ledger.retry_seen
     begun = start(draft.ledger.last_recovery + 1, policy, listed, node, now, limits.reset, limits.executor, seen)
     if isinstance(begun, Reason):
@@ -153,6 +158,20 @@ def _start_or_join(draft: Draft, job: Job, occurrence: Occurrence, device: int, 
     course = Course(begun, tuple(pods), cause.fault, occurrence.level, occurrence.trace)
     draft.ledger = replace(draft.ledger, last_recovery=begun.id, courses=(*draft.ledger.courses, course))
     return Reason.RECOVERY_STARTED, f"recovery {begun.id}, policy {policy}, {len(listed)} ranks"
+
+
+def _into(before: Recovery, joined: Step, policy: Policy) -> str:
+    """What a further fault does to the recovery that runs; `policy` is what the faults ask for together."""
+    match joined.reason:
+        case Reason.RECOVERY_FAILED if policy is Policy.RESET:
+            why = f"it needs a reset, reset.executor is {before.executor}"
+        case Reason.RECOVERY_FAILED:
+            why = f"policy {policy} is answered by isolation"
+        case Reason.RECOVERY_ESCALATED:
+            return f"into recovery {before.id}: {policy_words(before, joined)}"
+        case _:
+            return f"into recovery {before.id}"
+    return f"recovery {before.id} fails: {why}; the pods are to be replaced"
 
 
 _DETAIL = {Reason.NO_RESET_EXECUTOR: "nobody is set to reset a device (reset.executor: none)"}

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubebuilders import DEMO_GROUP, a_config_map, a_group, a_pod, the_demo
-from rig import Rig
+from kubebuilders import DEMO_GROUP, DEMO_JOB, a_config_map, a_group, a_pod, the_demo
+from rig import T0, Rig
 
+from agent.domain.events import Behind, Decision
 from agent.domain.reset import Phase
+from agent.domain.vocab import JobId, Reason
 
 RESET = "train/reset-config-demo"
 LABELS = {"fault-scheduling": "grace", "fault-retry-times": "3", "framework": "mindspore"}
@@ -186,3 +188,83 @@ async def test_a_pod_that_may_have_read_the_list_before_it_was_shown_failed_is_t
         rig.apply(pod, SECOND + 20)
     rig.apply(a_config_map("reset-config-demo", {"reset.json": '{"RankList":[],"RetryTime":0}'}), SECOND + 30)
     assert [one[1:] for one in await seen(rig)] == [(1, "")]
+
+
+RESET_ASKED = "80E24E00"
+"""RestartNPU: policy reset."""
+
+
+async def told(rig: Rig, reason: Reason) -> list[Decision]:
+    await rig.run()
+    return [one for one in rig.decisions if one.reason is reason]
+
+
+async def test_a_stronger_fault_that_nobody_can_answer_says_why_and_is_behind_the_write() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(REQUEST, 1)
+    rig.fault(RESET_ASKED, 10, device=3)
+    rig.tick(11)
+    (failing,) = await told(rig, Reason.RECOVERY_FAILED)
+    stronger = f"n1/chip/3/{RESET_ASKED}@{T0 + 10_000}"
+    assert (failing.fault, failing.document) == (stronger, RESET)
+    assert failing.detail == "recovery 1 fails: it needs a reset, reset.executor is none; the pods are to be replaced"
+    written = [one for one in rig.decisions if one.document == RESET and one.reason is Reason.WRITTEN]
+    assert [(one.detail, one.causes) for one in written] == [
+        (
+            "recovery 1 unrecovered; RetryTime 0",
+            (Behind(f"n1/chip/2/{REQUEST}@{T0 + 1000}", JobId(DEMO_JOB)),),
+        ),
+        ("recovery 1 failed; RetryTime 0", (Behind(stronger, JobId(DEMO_JOB)),)),
+    ]
+
+
+async def test_a_fault_that_isolates_is_behind_the_recovery_that_fails_and_what_is_written_then() -> None:
+    rig = in_state(Phase.FAILED)
+    rig.tick(21)
+    (failing,) = await told(rig, Reason.RECOVERY_FAILED)
+    began, isolates = f"n1/chip/2/{REQUEST}@{T0 + 1000}", f"n1/chip/1/{SEPARATE}@{T0 + 20_000}"
+    assert failing.detail == f"recovery 1: unrecovered → failed, isolated because of {isolates}"
+    assert (failing.fault, failing.causes) == (began, (Behind(isolates, JobId(DEMO_JOB)),))
+    written = [one for one in rig.decisions if one.document == RESET and one.reason is Reason.WRITTEN]
+    assert [cause.fault for cause in written[-1].causes] == [began, isolates]
+
+
+async def test_an_escalation_by_a_stronger_fault_names_the_old_policy_and_the_new_one() -> None:
+    rig = Rig(the_demo(LABELS), {"reset": {"executor": "external"}})
+    rig.fault(REQUEST, 1)
+    rig.fault(RESET_ASKED, 10, device=3)
+    rig.tick(11)
+    assert [one.detail for one in await told(rig, Reason.RECOVERY_ESCALATED)] == [
+        "into recovery 1: policy restart_request → reset"
+    ]
+
+
+async def test_a_stronger_fault_may_escalate_without_a_reset() -> None:
+    rig = Rig(the_demo(LABELS))
+    rig.fault(REQUEST, 1)
+    rig.fault(BUSINESS, 10, device=3)
+    rig.tick(11)
+    assert [one.detail for one in await told(rig, Reason.RECOVERY_ESCALATED)] == [
+        "into recovery 1: policy restart_request → restart"
+    ]
+
+
+async def test_an_escalation_by_time_names_the_old_policy_and_the_new_one() -> None:
+    rig = Rig(the_demo(LABELS), {"reset": {"executor": "external"}})
+    rig.fault(REQUEST, 1)
+    rig.tick(32)
+    assert [one.detail for one in await told(rig, Reason.RECOVERY_ESCALATED)] == [
+        "recovery 1: policy restart_request → reset, its time is over"
+    ]
+
+
+async def test_a_pod_that_goes_after_a_success_is_no_second_success() -> None:
+    rig = in_state(Phase.RECOVERED)
+    rig.delete("Pod", "train", "demo-0", 25)
+    rig.tick(600)
+    assert [one.detail for one in await told(rig, Reason.RECOVERY_SUCCEEDED)] == [
+        "recovery 1: unrecovered → recovered, its codes are gone"
+    ]
+    ended = [one for one in rig.decisions if one.reason is Reason.RECOVERY_ENDED]
+    # Shown since 20, for 30 s at the least instead of 90.
+    assert [(one.at - T0) // 1000 for one in ended] == [50]

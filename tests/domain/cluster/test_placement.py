@@ -143,6 +143,35 @@ async def test_a_pod_that_got_well_before_it_was_replaced_for_another_reason_is_
     assert await records(rig) == (0, [])
 
 
+@pytest.mark.parametrize(
+    ("over", "expected"),
+    [
+        pytest.param(20, (0, []), id="over before the pod went"),
+        pytest.param(45, (1, [[("CardUnhealthy", "demo-0", "n1", "0")]]), id="over once the pod had gone"),
+        pytest.param(None, (1, [[("CardUnhealthy", "demo-0", "n1", "0")]]), id="never over"),
+    ],
+)
+async def test_pods_replaced_after_a_failed_recovery_are_recorded_if_the_fault_was_there_as_they_went(
+    over: int | None, expected: tuple[int, list[list[Task]]]
+) -> None:
+    labels = {**LABELS, "framework": "mindspore"}
+    rig = Rig(the_demo(labels))
+    rig.fault("80C98000", 1)
+    rig.fault("80A18008", 10, device=3)
+    rig.clear("80C98000", 14)
+    if over == 20:
+        rig.clear("80A18008", 20, device=3)
+    rig.delete("Pod", "train", "demo-0", 40)
+    if over == 45:
+        rig.clear("80A18008", 45, device=3)
+    rig.apply(a_pod("demo-0", uid="uid-2", node="n3", labels=labels), 55)
+    rig.tick(60)
+    await rig.run()
+    assert Reason.RECOVERY_FAILED in [one.reason for one in rig.decisions]
+    assert await records(rig) == expected
+    assert await retries(rig) == 3
+
+
 async def test_a_job_that_ends_leaves_no_record() -> None:
     rig = demo()
     rig.fault(SEPARATE)
