@@ -140,7 +140,7 @@ def render_vcjob(book: ClusterBook, gone: frozenset[JobId], live: ConfigMap | No
     nodes = encode_fault_nodes(kept) or "[]"
     shown.rendered(nodes, kept)
     shown.left_out = {"devices": trimmed.dropped, "details": trimmed.bare, "nodes": trimmed.left_out}
-    detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *moved, *said))
+    detail = _faulty(entries) + "".join(f"; {one}" for one in (*_cut(trimmed), *problem, *said, *moved))
     mark = {NODES_ANNOTATION: check_code(nodes) if ours else None}
     return Rendered(Reason.WRITTEN, {FAULT_NODE: nodes, RETRY_TIMES: retries}, detail, annotations=mark)
 

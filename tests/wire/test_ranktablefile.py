@@ -105,7 +105,17 @@ def test_a_table_that_is_being_made_is_never_trusted() -> None:
         ("[" * 5000, ""),
         ('{"status": "\ud800"}', ""),
     ],
-    ids=["line comment", "block comment", "trailing comma", "missing comma", "empty", "no UTF-8", "deep", "surrogate"],
+    ids=[
+        "line comment",
+        "block comment",
+        "BOM",
+        "trailing comma",
+        "missing comma",
+        "empty",
+        "no UTF-8",
+        "deep",
+        "surrogate",
+    ],
 )
 def test_what_is_not_json_says_so_and_why_it_may_be(text: bytes | str, hint: str) -> None:
     assert refused(text) == ("JSON_INVALID", "/", hint)
