@@ -118,9 +118,7 @@ class Press:
             stood.append(live)
             if live is not None:
                 self.look_for_volcano(live)
-            barred = docs.barred(
-                live, wishes.manager, docs.VCJOB_NAME, wishes.vcjob_sole, self.book.limits.volcano is True
-            )
+            barred = self._barred(docs.VCJOB_NAME, live, wishes.vcjob_sole)
             return barred or docs.render_vcjob(self.book, gone, live, self.shown)
 
         done = await self._publisher.publish(wishes.vcjob_namespace, docs.VCJOB_NAME, render, wishes.vcjob)
@@ -147,17 +145,18 @@ class Press:
 
     def look(self, vcjob: ConfigMap | None, records: ConfigMap | None) -> None:
         """Who writes the shared documents besides us, as they stand before anything is decided."""
-        wishes, declared = self._wishes, self.book.limits.volcano is True
+        wishes = self._wishes
         if vcjob is not None:
             self.look_for_volcano(vcjob)
         for shared, name, live, sole in (
             (Shared.VCJOB, docs.VCJOB_NAME, vcjob, wishes.vcjob_sole),
             (Shared.RECORDS, docs.RESCHEDULE_NAME, records, wishes.reschedule_sole),
         ):
-            other = docs.barred(live, wishes.manager, name, sole, declared) or claimed_by_other(
-                live, self.book.cluster_id
-            )
+            other = self._barred(name, live, sole) or claimed_by_other(live, self.book.cluster_id)
             self._note(shared, Reason.FOREIGN_WRITER_LIVE if other else Reason.UNCHANGED)
+
+    def _barred(self, name: str, live: ConfigMap | None, sole: bool) -> Rendered | None:
+        return docs.barred(live, self._wishes.manager, name, sole, self.book.limits.volcano is True)
 
     def _note(self, shared: Shared, reason: Reason) -> None:
         if reason is Reason.FOREIGN_WRITER_LIVE:
@@ -171,9 +170,7 @@ class Press:
 
         def render(live: ConfigMap | None) -> Rendered:
             stood.append(live)
-            barred = docs.barred(
-                live, wishes.manager, docs.RESCHEDULE_NAME, wishes.reschedule_sole, self.book.limits.volcano is True
-            )
+            barred = self._barred(docs.RESCHEDULE_NAME, live, wishes.reschedule_sole)
             return barred or render_reschedule(self.book, live, shown)
 
         done = await self._publisher.publish(
