@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from command import LABELS, SEPARATE, Command, a_recording, decisions
+from command import LABELS, SEPARATE, Command, decisions
 from kubebuilders import a_pod, the_demo
 from recordlines import document, fault_line, journal, write_cluster, write_lines
 from rig import T0
@@ -18,17 +18,6 @@ from rig import T0
 from agent import __version__
 from agent.app.cli.verbs import cli
 from agent.app.settings import load_settings
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A folder with an events file and a cluster file."""
-    return a_recording(tmp_path)
 
 
 @pytest.mark.parametrize("words", ["topics check", "topics create", "deadletter list", "deadletter requeue 0:0:1"])

@@ -18,11 +18,6 @@ VCJOB, RESET = "volcano-system/vcjob-fault-npu-cm", "train/reset-config-demo"
 REQUEST = "80C98000"
 
 
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
 def observed(call: Command, folder: Path) -> list[str | Path]:
     """A replay in observe mode; the words that name its folder."""
     a_recording(folder)

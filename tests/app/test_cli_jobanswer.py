@@ -33,11 +33,6 @@ PARAMS = (
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
 def waits(call: Command, tmp_path: Path) -> Path:
     """The files of a replay, whose job waits; `later.json` is the cluster as it stands when somebody asks."""
     files = a_recording(tmp_path)

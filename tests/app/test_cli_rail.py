@@ -6,11 +6,6 @@ from command import Command
 from agent.app.cli.rail import rail
 
 
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
 def test_the_group_lists_its_verbs_with_an_example(call: Command) -> None:
     code, out, _ = call("rail", "--help")
     assert code == 0

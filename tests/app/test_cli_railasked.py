@@ -22,11 +22,6 @@ from agent.errors import BadUsage
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     return write_cluster(tmp_path / "cluster.json", the_a3())
 

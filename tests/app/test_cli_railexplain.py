@@ -16,11 +16,6 @@ REF = f"n0/network/0/81078603@{T0}"
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     return write_cluster(tmp_path / "cluster.json", the_a3())
 

@@ -20,11 +20,6 @@ LINK = "81078603"
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     return write_cluster(tmp_path / "cluster.json", the_a3())
 

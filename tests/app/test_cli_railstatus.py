@@ -23,11 +23,6 @@ JOB = "train/pretrain-a3-a3d0b5c2-7e14-4f0a-9c31-5b8e2f6a1d70"
 PLAN = "5b30b0639c8b"
 
 
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the shipped scenario: one borrow, whose link is back at its end."""

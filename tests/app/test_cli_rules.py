@@ -296,11 +296,6 @@ def test_of_many_faults_the_rules_of_a_few_are_told_and_how_many_more_there_are(
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
 def flapping(call: Command, tmp_path: Path) -> Path:
     """The --out folder of a link that is down for 5 s when the recording ends."""
     files = a_recording(tmp_path)

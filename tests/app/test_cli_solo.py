@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from agentprocess import AgentProcess
-from command import LABELS, REF, SEPARATE, Command, a_recording, decisions, summary
+from command import LABELS, REF, SEPARATE, Command, decisions, summary
 from kubebuilders import DEMO_JOB, a_node, a_pod, the_demo
 from recordlines import append_lines, document, fault_line, journal, write_cluster, write_lines
 from rig import T0
@@ -28,16 +28,6 @@ STRAY = (
     "but by no job"
 )
 VCJOB = "volcano-system/vcjob-fault-npu-cm"
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    return a_recording(tmp_path)
 
 
 # --- demo -------------------------------------------------------------------------------------------------------------

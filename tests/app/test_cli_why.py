@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import REF, SEPARATE, Command, a_recording
+from command import REF, SEPARATE, Command
 from kubebuilders import DEMO_GROUP, DEMO_JOB
 from recordlines import fault_line, write_lines
 from rig import T0
@@ -16,17 +16,6 @@ from rig import T0
 from agent.app.cli.answer import counted
 from agent.domain.events import FaultKey, FrequencyCounter
 from agent.domain.vocab import Millis, NodeName, Plane
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A folder with an events file and a cluster file."""
-    return a_recording(tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Command, a_recording
+from command import Command
 from recordlines import write_lines
 from rig import T0
 
@@ -17,18 +17,6 @@ from agent.app.standing import Evidence, Standing
 from agent.domain.events import Behind, Decision, NodeReport
 from agent.domain.vocab import JobId, Millis, NodeName, Reason
 from agent.wire.audit import AuditLine
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(capsys, monkeypatch)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A folder with an events file and a cluster file."""
-    return a_recording(tmp_path)
-
 
 # --- what is beside a decision ----------------------------------------------------------------------------------------
 
